@@ -35,59 +35,39 @@ if sys.argv[0] == "-m":  # so it is while ``python -m`` imports the package of a
         sys.exit(2)
 
 if TYPE_CHECKING:
-    from learned_sparse.collections.collection import Collection, load_collection
-    from learned_sparse.core.encoder import Encoder, load_encoder
-    from learned_sparse.core.errors import LearnedSparseError
-    from learned_sparse.core.quantize import Quantizer
-    from learned_sparse.core.records import Document, Query, SparseBatch
-    from learned_sparse.encode.pipeline import write_vectors
-    from learned_sparse.index.build import build_index
-    from learned_sparse.jsonvector.reader import read_vectors
-    from learned_sparse.lucene import LuceneImpactSearcher
-    from learned_sparse.lucene.jvm import start_jvm
-    from learned_sparse.lucene.searchers import ImpactSearcher
-    from learned_sparse.search.exact_searcher import ExactSearcher
-    from learned_sparse.search.query_encoder import QueryEncoder
+    from learned_sparse.collections.collection import Collection as Collection
+    from learned_sparse.collections.collection import load_collection as load_collection
+    from learned_sparse.core.encoder import Encoder as Encoder
+    from learned_sparse.core.encoder import load_encoder as load_encoder
+    from learned_sparse.core.errors import LearnedSparseError as LearnedSparseError
+    from learned_sparse.core.quantize import Quantizer as Quantizer
+    from learned_sparse.core.records import Document as Document
+    from learned_sparse.core.records import Query as Query
+    from learned_sparse.core.records import SparseBatch as SparseBatch
+    from learned_sparse.encode.pipeline import write_vectors as write_vectors
+    from learned_sparse.index.build import build_index as build_index
+    from learned_sparse.jsonvector.reader import read_vectors as read_vectors
+    from learned_sparse.lucene import LuceneImpactSearcher as LuceneImpactSearcher
+    from learned_sparse.lucene.jvm import start_jvm as start_jvm
+    from learned_sparse.lucene.searchers import ImpactSearcher as ImpactSearcher
+    from learned_sparse.search.exact_searcher import ExactSearcher as ExactSearcher
+    from learned_sparse.search.query_encoder import QueryEncoder as QueryEncoder
 
-_MODULES = {
-    "Collection": "collections.collection",
-    "Document": "core.records",
-    "Encoder": "core.encoder",
-    "ExactSearcher": "search.exact_searcher",
-    "ImpactSearcher": "lucene.searchers",
-    "LearnedSparseError": "core.errors",
-    "LuceneImpactSearcher": "lucene",
-    "Quantizer": "core.quantize",
-    "Query": "core.records",
-    "QueryEncoder": "search.query_encoder",
-    "SparseBatch": "core.records",
-    "build_index": "index.build",
-    "load_collection": "collections.collection",
-    "load_encoder": "core.encoder",
-    "read_vectors": "jsonvector.reader",
-    "start_jvm": "lucene.jvm",
-    "write_vectors": "encode.pipeline",
+_NAMES = {
+    "collections.collection": "Collection load_collection",
+    "core.encoder": "Encoder load_encoder",
+    "core.errors": "LearnedSparseError",
+    "core.quantize": "Quantizer",
+    "core.records": "Document Query SparseBatch",
+    "encode.pipeline": "write_vectors",
+    "index.build": "build_index",
+    "jsonvector.reader": "read_vectors",
+    "lucene": "LuceneImpactSearcher",
+    "lucene.jvm": "start_jvm",
+    "lucene.searchers": "ImpactSearcher",
+    "search.exact_searcher": "ExactSearcher",
+    "search.query_encoder": "QueryEncoder",
 }
-
-__all__ = [
-    "Collection",
-    "Document",
-    "Encoder",
-    "ExactSearcher",
-    "ImpactSearcher",
-    "LearnedSparseError",
-    "LuceneImpactSearcher",
-    "Quantizer",
-    "Query",
-    "QueryEncoder",
-    "SparseBatch",
-    "__version__",
-    "build_index",
-    "load_collection",
-    "load_encoder",
-    "read_vectors",
-    "start_jvm",
-    "write_vectors",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{room}" for name, room in _MODULES.items()})
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(["__version__", *_MODULES])
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

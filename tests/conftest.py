@@ -57,7 +57,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def python() -> Python:
-    """Run this Python in a new process: ``python("-m", "learned_sparse.lucene.doctor", cwd=...)``."""
+    """Run this Python in a new process: ``python("-m", "learned_sparse", "--check", cwd=...)``."""
 
     def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
         settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 120, **options}

@@ -79,7 +79,7 @@ def test_numbers_out_of_range(
 
 
 NO_ARGUMENTS = {
-    *PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.lucene.doctor", "learned_sparse.serve",
+    *PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.serve",
 }  # fmt: skip
 """Commands that do their work without arguments."""
 

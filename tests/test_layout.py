@@ -63,7 +63,7 @@ def command_files() -> list[Path]:
 
 def test_commands_are_found() -> None:
     documented = {
-        "learned_sparse.lucene.doctor", "learned_sparse.encode", "learned_sparse.index", "learned_sparse.search",
+        "learned_sparse.encode", "learned_sparse.index", "learned_sparse.search",
         "learned_sparse.pyserini", "encoders.train", "eval.evaluate", "eval.demo",
     }  # fmt: skip
     assert documented <= set(commands())

@@ -123,25 +123,13 @@ class SegmentReader(Iterator[Document]):
         """Segments returned so far."""
         self.largest = 0
         """Maximum number of segments of one document so far."""
-        self.ids_with_delimiter = 0
-        """Documents so far whose id holds the delimiter."""
-        self._segmentation, self.delimiter = segmentation, segmentation.delimiter
-        self._check = check
+        self._segmentation, self._check = segmentation, check
         self._segments = self._split(reader, words)
 
     def __next__(self) -> Document:
         segment = next(self._segments)
         self.read += 1
         return segment
-
-    def warnings(self) -> Iterator[str]:
-        """A warning if stock Pyserini would read ids of segments wrongly."""
-        if self.ids_with_delimiter:
-            yield (
-                f"{self.ids_with_delimiter:,} documents have {self.delimiter!r} in their ids: learned_sparse.search "
-                "takes the last one as the end of the id, but --max-passage of stock Pyserini takes the first; for "
-                "stock commands, encode again with another --segment-delimiter"
-            )
 
     def _split(self, reader: DocumentReader, words: WordsOf) -> Iterator[Document]:
         while documents := list(islice(reader, _CHUNK_SIZE)):
@@ -151,9 +139,8 @@ class SegmentReader(Iterator[Document]):
                 spans = self._segmentation.spans(words_of_document) or [(0, len(document.text))]
                 self.documents += 1
                 self.largest = max(self.largest, len(spans))
-                self.ids_with_delimiter += self.delimiter in document.id
                 for number, (start, end) in enumerate(spans):
-                    id = f"{document.id}{self.delimiter}{number}"
+                    id = f"{document.id}{self._segmentation.delimiter}{number}"
                     yield Document(id, document.text[start:end], document.expanded)
 
 

@@ -104,18 +104,14 @@ def _json_line(line: str) -> tuple[Any, str]:
 def _json_members(lines: Lines) -> Topics:
     text = "\n".join(line for _, line in lines)
     json_object(text.encode("utf-8"))
-    return zip(repeat(1), json.loads(text, object_pairs_hook=_Pairs))  # orjson keeps only the last of two equal keys
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object, repeated keys included."""
+    return zip(repeat(1), json.loads(text, object_pairs_hook=tuple))  # orjson keeps only the last of two equal keys
 
 
 def _json_member(member: tuple[str, Any]) -> tuple[str, str]:
     name, record = member
     if isinstance(record, str):
         return name, record
-    return name, _query_text(dict(record) if isinstance(record, _Pairs) else {}, f"query {name!r}: ")
+    return name, _query_text(dict(record) if isinstance(record, tuple) else {}, f"query {name!r}: ")
 
 
 def _query_text(record: dict[str, Any], where: str = "") -> str:

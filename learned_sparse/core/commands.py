@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from learned_sparse.core.errors import Command, LearnedSparseError
@@ -17,13 +16,9 @@ from learned_sparse.core.settings import CommandParser
 
 def command_line(words: str) -> str:
     """``python -m WORDS``, with the path of this Python if ``python`` on PATH is another one or there is none."""
-    path, here = Path(sys.executable), Path.cwd()
     first = shutil.which("python")
-    if first and Path(first).parent == path.parent:
-        python = "python"
-    else:
-        python = shlex.quote(os.fspath(path.relative_to(here) if path.is_relative_to(here) else path))
-    return f"{python} -m {words}"
+    same = first is not None and Path(first).parent == Path(sys.executable).parent
+    return f"{'python' if same else shlex.quote(sys.executable)} -m {words}"
 
 
 def print_next(words: str) -> None:
@@ -31,12 +26,11 @@ def print_next(words: str) -> None:
     print(f"next: {command_line(words)}")
 
 
-def refuse_options(argv: Sequence[str] | None, refused: Mapping[str, str]) -> None:
-    """Raise if ``argv`` has an option that is gone or of another tool; ``refused`` says what to use instead."""
-    for word in sys.argv[1:] if argv is None else argv:
-        option = word.partition("=")[0]
-        if option in refused:
-            raise LearnedSparseError(f"{option}: {refused[option]}")
+def refuse(*problems: tuple[object, str]) -> None:
+    """Raise the message of the first ``(problem, message)`` with a problem, such as two options that conflict."""
+    for problem, message in problems:
+        if problem:
+            raise LearnedSparseError(message)
 
 
 def command_list(package: str) -> Command:
@@ -44,14 +38,19 @@ def command_list(package: str) -> Command:
 
     def main(argv: list[str] | None = None) -> int:
         CommandParser(prog=f"python -m {package}", description=f"List the commands of {package}.").parse_args(argv)
-        commands = dict(_commands(package))
-        width = max(map(len, commands))
-        for module, purpose in commands.items():
-            print(f"{module:{width}}  {purpose}")
-        print(f"\nOptions of a command: {command_line('MODULE --help')}")
+        print_commands(package)
         return 0
 
     return main
+
+
+def print_commands(package: str) -> None:
+    """Print a line for each command of a package."""
+    commands = dict(_commands(package))
+    width = max(map(len, commands))
+    for module, purpose in commands.items():
+        print(f"{module:{width}}  {purpose}")
+    print(f"\nOptions of a command: {command_line('MODULE --help')}")
 
 
 def _commands(package: str) -> Iterator[tuple[str, str]]:

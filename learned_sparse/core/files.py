@@ -122,7 +122,7 @@ def new_file(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     same path. Meanwhile ``path`` is ``locked``: a second writer gets an error, or with ``wait`` waits.
     """
     path = Path(os.path.realpath(path))
-    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock) as temporary:
+    with _temporary(path, wait=wait) as temporary:
         if path.exists() and not path.is_file():  # a rename would replace a device such as /dev/null
             raise LearnedSparseError(f"{path}: is a folder or a device; name a file")
         yield temporary
@@ -141,23 +141,22 @@ def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     of the first writer stays.
     """
     path = Path(os.path.realpath(path))
-    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock) as temporary:
+    with _temporary(path, wait=wait) as temporary:
         with _writing(path):
             temporary.mkdir()
         yield temporary
-        if not (wait and path.exists()):
-            replace_folder(temporary, path)
-
-
-def replace_folder(new: Path, path: Path) -> None:
-    """Rename the folder ``new`` to ``path``. The folder that was there before is removed after that."""
-    with _writing(path):
-        _sync_all(new)
-        if path.is_dir():
-            path.rename(_aside(path))  # a writer that is killed here leaves this folder, which the next one restores
-        new.rename(path)
-        _remove(_aside(path))
-        _sync(path.parent)
+        if wait and path.exists():
+            return
+        with _writing(path):
+            for parent, _, names in os.walk(temporary, topdown=False):
+                for file in (Path(parent, name) for name in (*names, ".")):
+                    if not file.is_symlink():
+                        _sync(file)
+            if path.is_dir():
+                path.rename(_aside(path))  # a writer that is killed here leaves it, and the next one restores it
+            temporary.rename(path)
+            _remove(_aside(path))
+            _sync(path.parent)
 
 
 def restore_folder(path: Path) -> None:
@@ -226,23 +225,24 @@ def _in_home(kind: str, **names: str) -> Path:
 
 
 @contextmanager
-def _temporary(path: Path, *, remove_leftovers: bool) -> Iterator[Path]:
-    """An unused name beside ``path``, which is removed at the end."""
-    if remove_leftovers:
-        _restore(path)
-        for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
-            _remove(leftover)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        yield temporary
-    except LearnedSparseError:
-        raise
-    except Exception as error:
-        if error_number(error) in {*DISK_FULL, errno.EIO}:
-            raise unwritable(path, error) from error
-        raise
-    finally:
-        _remove(temporary)
+def _temporary(path: Path, *, wait: bool) -> Iterator[Path]:
+    """An unused name beside ``path``, which is removed at the end; meanwhile ``path`` is locked."""
+    with locked(path, wait=wait) as lock:
+        if lock:
+            _restore(path)
+            for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+                _remove(leftover)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            yield temporary
+        except LearnedSparseError:
+            raise
+        except Exception as error:
+            if error_number(error) in {*DISK_FULL, errno.EIO}:
+                raise unwritable(path, error) from error
+            raise
+        finally:
+            _remove(temporary)
 
 
 @contextmanager
@@ -271,14 +271,6 @@ def _restore(path: Path) -> None:
             _remove(_aside(path))
         else:
             _aside(path).rename(path)
-
-
-def _sync_all(folder: Path) -> None:
-    for parent, _, files in os.walk(folder, topdown=False):
-        for file in (Path(parent, name) for name in files):
-            if not file.is_symlink():
-                _sync(file)
-        _sync(Path(parent))
 
 
 def _sync(path: Path) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 from learned_sparse.core.errors import LearnedSparseError, unwritable
 
 _log = logging.getLogger(__name__)
-_held: set[Path] = set()
-"""Paths that this process has locked."""
 
 
 @contextlib.contextmanager
@@ -23,7 +21,7 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
     While another process or thread writes ``path``, raise an error, or with ``wait`` wait for it. The lock is the file
     ``.NAME.lock`` beside ``path``, which is removed with the block and taken over if its owner was killed. Where no
     lock can be taken (a file system without locks, a folder above that cannot be written), a warning says so and the
-    block gets False. Files in a folder that this process has locked need no locks of their own.
+    block gets False.
     """
     from filelock import FileLock, Timeout
 
@@ -32,9 +30,6 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(path, error) from error
-    if any(parent in _held for parent in path.parents):
-        yield True
-        return
     file = path.with_name(f".{path.name}.lock")
     lock = FileLock(file, thread_local=False)
     try:
@@ -50,10 +45,8 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
         _log.warning("%s: not locked (%s); make sure that no other command writes there", path, error)
         yield False
         return
-    _held.add(path)
     try:
         yield True
     finally:
-        _held.discard(path)
         file.unlink(missing_ok=True)  # while it is locked: a waiting process then notices and makes a new file
         lock.release()

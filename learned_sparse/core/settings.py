@@ -120,38 +120,34 @@ class CommandParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """As in ``argparse``; a word that looks like an option and is none is reported first."""
-        known = self.known_options()
+        known = set(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- nothing public names subcommands
+                known.update(*(parser._option_string_actions for parser in action.choices.values()))  # noqa: SLF001
         for word in sys.argv[1:] if args is None else args:
             option = word.partition("=")[0]
             if word == "--":
                 break
             if re.fullmatch(r"-[^0-9. ][^ ]*", option) and option not in known:
-                self.error(f"{option}: unknown option{self.nearest(option)}")
+                hint = did_you_mean(option, known, SIMILAR_NAME)
+                self.error(f"{option}: unknown option{hint if 'did you mean' in hint else ''}")
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2."""
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
-    def nearest(self, option: str) -> str:
-        """End of the message about an unknown option: the nearest one; empty if none is near."""
-        hint = did_you_mean(option, self.known_options(), SIMILAR_NAME)
-        return hint if "did you mean" in hint else ""
-
-    def known_options(self) -> set[str]:
-        """All options, those of subcommands too."""
-        known = set(self._option_string_actions)
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- nothing public names subcommands
-                for parser in action.choices.values():
-                    known |= parser.known_options()
-        return known
-
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _convert_union(arguments, value, where)
+        failures = []
+        for kind in arguments:
+            try:
+                return _convert(kind, value, where)
+            except LearnedSparseError as error:
+                failures.append(error)
+        raise failures[0]
     if origin is typing.Literal:
         if not any(value == choice and type(value) is type(choice) for choice in arguments):
             raise LearnedSparseError(f"{where}: {_short(value)} is not one of {', '.join(map(repr, arguments))}")
@@ -173,17 +169,6 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is Any or (type(value) is hint and hint is not float):
         return value
     raise LearnedSparseError(f"{where}: expected {_NAMES.get(origin or hint, 'a mapping')}, got {_short(value)}")
-
-
-def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    """``value`` as the first of ``kinds`` that takes it; the error is that of the first one."""
-    failure = None
-    for kind in kinds:
-        try:
-            return _convert(kind, value, where)
-        except LearnedSparseError as error:
-            failure = failure or error
-    raise typing.cast("LearnedSparseError", failure)
 
 
 _NAMES = {str: "text", int: "int", float: "a finite number", bool: "true or false", tuple: "list", Path: "a path"}

@@ -16,9 +16,18 @@ from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.run import Source, encode_source, encode_with_ray, open_source
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
-from learned_sparse.jsonvector.queries import ENCODED, TOPICS
 from learned_sparse.ray import Engine
 
+DETAILS = {
+    "empty_vectors": "with an empty vector (kept)",
+    "empty_texts": "without text, a part of these",
+    "expanded": "with expanded text",
+    "other_shards": "in other shards",
+    "clipped": "impacts clipped",
+    "lost_to_rounding": "weights rounded to 0",
+    "unwritable": "weights of terms that Lucene cannot hold, left out",
+}
+"""Counts that are printed unless they are 0."""
 _log = logging.getLogger(__name__)
 
 
@@ -57,12 +66,6 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     written = counted(counts.written, unit)
     whole = f" of {counted(counts.segmented, 'document')}" if counts.segmented else ""
     print(f"{written}{whole} of {source.name} by {manifest.model} ({manifest.checkpoint})")
-    details = {
-        "with an empty vector (kept)": counts.empty_vectors,
-        "without text, a part of these": counts.empty_texts,
-        "with expanded text": counts.expanded,
-        "in other shards": counts.other_shards,
-    }
     computed = f", computed in {dtype}" if dtype else ""
     reference = "" if dtype in {None, "fp32"} else " (--dtype fp32 for the reference)"
     print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all{computed}{reference}")
@@ -70,18 +73,15 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
         longest, length = manifest.environment.get("longest_input"), manifest.encoder.get("max_length")
         limit = f"--max-length; this model can read {longest:,}" if longest else "--max-length"
         print(f"  {counts.truncated:,} of {written} truncated at {length} tokens ({limit})")
+    details = {f"lines skipped: {reason}": count for reason, count in counts.skipped.items()}
+    details |= {detail: getattr(counts, name) for name, detail in DETAILS.items()}
     for detail, count in details.items():
         if count:
             print(f"  {count:,} {detail}")
-    lines = [(count, "line", f"skipped: {reason}") for reason, count in counts.skipped.items()]
-    lines += [(counts.clipped, "impact", "clipped"), (counts.lost_to_rounding, "weight", "rounded to 0")]
-    lines += [(counts.unwritable, "weight", "of terms that Lucene cannot hold, left out")]
-    for count, noun, detail in lines:
-        if count:
-            print(f"  {counted(count, noun)} {detail}")
     if manifest.kind == "queries":
-        print(f"  topics    {source.output / TOPICS}   (--topics, without --encoder)")
-        print(f"  encoded   {source.output / ENCODED} (--encoder, with the original topics)")
+        topics, encoded = (source.output / part.file for part in manifest.parts)
+        print(f"  topics    {topics}   (--topics, without --encoder)")
+        print(f"  encoded   {encoded} (--encoder, with the original topics)")
     else:
         print(f"  vectors   {source.output / 'vectors'}")
     print(f"  manifest  {source.output / MANIFEST}")

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.collections.segments import Segmentation, Which
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
-from learned_sparse.encode.hybrid import ALPHA
 from learned_sparse.encode.pipeline import PART_SIZE
 from learned_sparse.ray import add_engine_options
 
@@ -43,20 +43,17 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     if options.collection is None and options.input is None:
         options.collection = _default_collection(options.model, options.checkpoint)
     if options.hybrid is not None:
+        from learned_sparse.encode.hybrid import ALPHA
+
         options.checkpoint = options.checkpoint or default_checkpoint(options.model)
         options.model += "" if named else f"+{BM25}"
         options.alpha = options.changes.pop(ALPHA, options.alpha)
     _check(options)
     if options.segment_length is not None:
-        segment_options = {
-            "which": options.segments,
-            "overlap": options.segment_overlap,
-            "delimiter": options.segment_delimiter,
-        }
-        options_set = {name: value for name, value in segment_options.items() if value is not None}
-        segmentation = Segmentation(length=options.segment_length, **options_set)
-        options.segments, options.segment_overlap = segmentation.which, segmentation.overlap
-        options.segment_delimiter = segmentation.delimiter
+        for name, default in (("segments", "all"), ("segment_overlap", 0), ("segment_delimiter", "#")):
+            if getattr(options, name) is None:
+                setattr(options, name, default)
+        Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
     return options
 
 
@@ -76,7 +73,7 @@ def _check(options: argparse.Namespace) -> None:
     wrong = [name for name, given in (of_documents if options.queries else of_queries).items() if given]
     segments = (options.segments, options.segment_overlap, options.segment_delimiter)
     joins_documents = options.hybrid is not None and not options.queries
-    for problem, message in (
+    refuse(
         (wrong, f"{', '.join(wrong)}: {'for documents, not --queries' if options.queries else 'only with --queries'}"),
         (
             not 0 <= options.shard_id < options.num_shards,
@@ -104,9 +101,7 @@ def _check(options: argparse.Namespace) -> None:
             not segmented and segments != (None, None, None),
             "--segments, --segment-overlap and --segment-delimiter need --segment-length",
         ),
-    ):
-        if problem:
-            raise LearnedSparseError(message)
+    )
 
 
 def _default_collection(model: str, checkpoint: str | None) -> str:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,9 +140,7 @@ class PartFolder:
         write_record(self._record(number), dataclasses.asdict(record))
         return record
 
-    def finish(
-        self, manifest: Manifest, records: Mapping[int, PartRecord], counts: Counts, warnings: Iterable[str] = ()
-    ) -> Manifest:
+    def finish(self, manifest: Manifest, records: Mapping[int, PartRecord], counts: Counts) -> Manifest:
         """Write the finished manifest; ``records`` are those of all parts, ``counts`` those of the whole run.
 
         A folder that was complete before, and still is, keeps its manifest. Parts of an earlier, longer input go.
@@ -150,14 +148,12 @@ class PartFolder:
         if self._overwrite:  # a shard without parts
             self.begin(manifest)
         files = {self.file(number) for number in records}
-        if missing := sorted(path for path in files if not path.is_file()):
-            raise LearnedSparseError(f"{missing[0]}: removed while the others were written; encode with --resume")
         self._remove(keep=files | {self._record(number) for number in records})
         parts = tuple(records[number].part for number in sorted(records))
         stored = self._stored
         if stored is not None and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
-        return manifest.finish(self.folder, parts, counts, warnings)
+        return manifest.finish(self.folder, parts, counts)
 
     def clear(self) -> None:
         """Remove what an earlier run wrote."""

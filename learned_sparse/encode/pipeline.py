@@ -274,7 +274,7 @@ class Pipeline:
             self._open_file.pop_all().close()  # gives the file its name
             total = Counts.total(self._counts)
             self._records[item.part] = self._parts.record(
-                item.part, item.whole_part, self._file.sha256, total, manifest
+                item.part, item.whole_part, self._file.close(), total, manifest
             )
 
     def _take_finished(self) -> int:
@@ -300,7 +300,7 @@ class Pipeline:
                 '("expanded" or "predicted_queries" in JSON lines)'
             )
         manifest = dataclasses.replace(manifest, environment=dict(self._encoder.environment))
-        return self._parts.finish(manifest, records, counts, segments.warnings() if segments else ())
+        return self._parts.finish(manifest, records, counts)
 
 
 def slice_size(encoder: Encoder) -> int:

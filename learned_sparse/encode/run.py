@@ -12,12 +12,10 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections.collection import count_documents, load_collection
 from learned_sparse.collections.documents import DocumentReader, read_documents
 from learned_sparse.collections.segments import Segmentation, segments_for
-from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError
@@ -25,15 +23,15 @@ from learned_sparse.core.files import queries_folder, sha256, vectors_folder, wr
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.encode.bm25 import BITS
-from learned_sparse.encode.hybrid import DEFAULT_ALPHA, Hybrid, hybrid_sides, recorded_hybrid
 from learned_sparse.encode.options import BM25, recorded_options
 from learned_sparse.encode.parts import PartFolder, merge_shards
 from learned_sparse.encode.pipeline import Pipeline, Progress, impact_counts, manifest_of
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, Part
-from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
 from learned_sparse.ray import Engine, Tasks, add_engine_options, run_command
+
+if TYPE_CHECKING:
+    from learned_sparse.encode.bm25 import Bm25Statistics
 
 WINDOW = 2048
 """Queries of one call of the encoder."""
@@ -73,6 +71,8 @@ class Source:
 
     def count(self) -> int | None:
         """Number of queries, or of documents as ``count_documents`` finds it."""
+        from learned_sparse.collections.collection import count_documents
+
         return len(self.queries) or count_documents(self.files, self.documents)
 
 
@@ -81,9 +81,13 @@ def open_source(options: Namespace) -> Source:
     if options.input is not None:
         name = str(options.input)
         if options.queries:
+            from learned_sparse.collections.topics import read_queries
+
             return Source(name, options.output, queries=read_queries(options.input), files=(options.input,))
         reader = read_documents(options.input, on_bad_line=options.on_bad_line, expanded=options.expanded)
         return Source(name, options.output, reader=reader, files=reader.files)
+    from learned_sparse.collections.collection import load_collection
+
     collection = load_collection(options.collection, data=options.data)
     name = collection.name
     if options.queries:
@@ -117,8 +121,9 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         checkpoint, side, max_length=options.max_length, batch_size=options.batch_size, top_k=options.top_k,
         **({"compile": True} if options.compile else {}), **shared,
     )  # fmt: skip
+    statistics: Bm25Statistics | None = None
     if options.hybrid is not None:
-        encoder, query_encoder = _join(options, source, encoder, query_encoder)
+        encoder, query_encoder, statistics = _join(options, source, encoder, query_encoder)
     if options.expanded is not None and not encoder.uses_expanded:
         raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; omit it")
     manifest = manifest_of(
@@ -153,8 +158,8 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         adding_up=segmentation if adds_up else None,
     )
     manifest = pipeline.run(manifest, quantizer, progress)
-    if isinstance(encoder, Hybrid) and encoder.statistics is not None:
-        encoder.statistics.save(source.output / STATISTICS)
+    if statistics is not None:
+        statistics.save(source.output / STATISTICS)
     if options.times and pipeline.encoded:
         write_json(options.times, {"documents": pipeline.encoded, "seconds": round(pipeline.seconds, 3)})
     return manifest
@@ -193,20 +198,24 @@ def _encode_shard(words: Sequence[str], log: str) -> None:
 
 def _join(
     options: Namespace, source: Source, encoder: Encoder, queries: Encoder | None
-) -> tuple[Encoder, Encoder | None]:
-    """Both sides joined with BM25, after a pass over the documents; or the side of queries, as the documents record."""
+) -> tuple[Encoder, Encoder | None, Bm25Statistics | None]:
+    """Both sides joined with BM25 and its statistics, after a pass over the documents; or the side of queries alone."""
+    from learned_sparse.encode.bm25 import BITS
+    from learned_sparse.encode.hybrid import DEFAULT_ALPHA, Hybrid, hybrid_sides, recorded_hybrid
+
     if queries is None:
         named = options.hybrid != BM25
         folder = Path(options.hybrid) if named else vectors_folder(str(source.collection), options.model)
         alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
-        return Hybrid.queries(encoder, recorded_hybrid(folder), alpha), None
+        return Hybrid.queries(encoder, recorded_hybrid(folder), alpha), None, None
     reader = open_source(options).reader or ()  # ``source`` reads the documents once, for their vectors
     texts = (document.with_expanded if encoder.uses_expanded else document.text for document in reader)
     resumed = options.resume and (source.output / MANIFEST).is_file()
-    return hybrid_sides(
+    documents, queries = hybrid_sides(
         encoder, queries, texts, bits=options.bits or BITS, percentile=options.calibration,
         record=recorded_hybrid(source.output) if resumed else None,
     )  # fmt: skip
+    return documents, queries, documents.statistics
 
 
 def _encode_queries(
@@ -218,6 +227,8 @@ def _encode_queries(
     progress: Progress | None,
 ) -> Manifest:
     """Write ``queries.tsv``, ``queries.jsonl`` and the manifest; a resumed run encodes all queries again."""
+    from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
+
     queries, folder = source.queries, source.output
     if not queries:
         raise LearnedSparseError(f"{source.name}: there are no queries to encode")

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.commands import print_next, refuse_options
-from learned_sparse.core.errors import LearnedSparseError, counted, run_main
+from learned_sparse.core.commands import print_next, refuse
+from learned_sparse.core.errors import counted, run_main
 from learned_sparse.core.files import encoded_folders, index_folder
 from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, open_vectors, plain_files
 from learned_sparse.jsonvector.manifest import UNVERIFIED, same_vectors
-from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.ray import Engine, add_engine_options
 
 if TYPE_CHECKING:
@@ -31,12 +30,8 @@ examples:
   python -m learned_sparse.index --input FOLDER --quantize VECTORS --index INDEX      ... with float weights
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
   python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents of an existing index
+For options of Anserini, such as --storeRaw: python -m learned_sparse.pyserini index.lucene
 """
-STOCK = "use python -m learned_sparse.pyserini index.lucene --collection JsonVectorCollection"
-REFUSED = {
-    "--keep-shards": "the indexes of the workers are always merged",
-    **dict.fromkeys(("--anserini", "--storeRaw", "--storeContents", "--storePositions"), STOCK),
-}
 MAX_SHOWN = 10
 """Differences that ``--verify`` prints."""
 
@@ -79,24 +74,19 @@ def parser() -> CommandParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
-    refuse_options(argv, REFUSED)
     options = parser().parse_args(argv)
-    if options.bm25 and (options.model or options.storeDocvectors):
-        raise LearnedSparseError("--bm25 indexes text: it takes neither --model nor --storeDocvectors")
-    if options.on_bad_line and not options.bm25:
-        raise LearnedSparseError("--on-bad-line is for the text of --bm25; a malformed vector is always an error")
-    if options.quantize and not options.input:
-        raise LearnedSparseError("--quantize needs --input")
-    if (options.bits or options.quantization_factor is not None) and not options.quantize:
-        raise LearnedSparseError("--bits and --quantization-factor need --quantize DIR, which gets the impacts")
-    engine = Engine.from_options(options)
-    if engine and (options.bm25 or options.verify):
-        raise LearnedSparseError("--engine ray indexes vectors: not with --bm25 or --verify")
-    model = "bm25" if options.bm25 else options.model
-    if not options.input and not model:
-        raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
-    if not options.index and not model:
-        raise LearnedSparseError("no output folder: give --index DIR (or --model NAME for one in the home folder)")
+    bm25, engine, quantizes = options.bm25, Engine.from_options(options), options.quantize
+    model, scales = "bm25" if bm25 else options.model, options.bits or options.quantization_factor is not None
+    refuse(
+        (bm25 and (options.model or options.storeDocvectors), "--bm25 takes neither --model nor --storeDocvectors"),
+        (bm25 and len(options.input or ()) > 1, "--bm25 takes one --input: a file or a folder of documents"),
+        (options.on_bad_line and not bm25, "--on-bad-line is for the text of --bm25; bad vectors are always errors"),
+        (quantizes and not options.input, "--quantize needs --input"),
+        (scales and not quantizes, "--bits and --quantization-factor need --quantize DIR, which gets the impacts"),
+        (engine and (bm25 or options.verify), "--engine ray indexes vectors: not with --bm25 or --verify"),
+        (not (options.input or model), "nothing to index: give --model NAME, --input DIR, or --bm25"),
+        (not (options.index or model), "no output folder: give --index DIR, or --model NAME for the home folder"),
+    )
     collection = None  # read only if it is needed
     if options.collection or not (options.input and options.index):
         from learned_sparse.collections.collection import load_collection
@@ -122,6 +112,8 @@ def _files(options: argparse.Namespace, folders: Sequence[Path]) -> VectorFiles:
     """The vectors in ``folders``; with ``--quantize``, their impacts, which are written first."""
     if not options.quantize:
         return plain_files(folders) if options.no_manifest else open_vectors(folders)
+    from learned_sparse.jsonvector.weights import quantize_vectors
+
     how = {"bits": options.bits, "factor": options.quantization_factor, "overwrite": options.overwrite}
     quantizer, counts = quantize_vectors(folders, options.quantize, **how)
     print(
@@ -154,8 +146,6 @@ def _vectors(options: argparse.Namespace, vectors: VectorFiles, index: Path, eng
 
 
 def _bm25(options: argparse.Namespace, collection: Collection | None, index: Path) -> str:
-    if options.input and len(options.input) > 1:
-        raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
     on_bad_line: OnBadLine = options.on_bad_line or "error"
     if options.input or collection is None:
         from learned_sparse.collections.collection import with_progress

@@ -53,7 +53,7 @@ def build_index(
     with new_index(index, overwrite=overwrite) as folder:
         documents, files = counted(sum(vectors.documents), "document"), counted(len(vectors.files), "file")
         logger.info("indexing %s of %s", documents, files)
-        how: dict[str, Any] = {"store": ("Docvectors",) if term_vectors else (), "threads": threads, "heap": heap}
+        how: dict[str, Any] = {"term_vectors": term_vectors, "threads": threads, "heap": heap}
         if engine is None:
             with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
                 read = index_directly(vectors.files, folder, impact=impact, progress=bar.update, **how)

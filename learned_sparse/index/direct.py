@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -25,29 +24,22 @@ MAX_THREADS = 4
 """Default maximum. More do not help: parsing holds Python's lock and is half of the work."""
 Progress = Callable[[int], object]
 """Function that is called with a number of documents, such as ``tqdm.update``."""
+Lines = Sequence[tuple[Path, int, bytes]]
+"""File, line number (from 1) and content of lines."""
 Batch = TypeVar("Batch")
 
 
-@dataclass(frozen=True)
-class DirectCounts:
+class DirectCounts(NamedTuple):
     """Numbers of documents, postings and impacts that were read and given to Lucene."""
 
     documents: int = 0
     postings: int = 0
     total_impacts: int = 0
 
-    def __add__(self, other: DirectCounts) -> DirectCounts:
-        return DirectCounts(
-            self.documents + other.documents, self.postings + other.postings, self.total_impacts + other.total_impacts
-        )
-
-
-@dataclass(frozen=True)
-class _Batch:
-    file: Path
-    numbers: list[int]
-    """Line numbers, from 1."""
-    lines: list[bytes]
+    @classmethod
+    def total(cls, counts: Iterable[DirectCounts]) -> DirectCounts:
+        """The sums of ``counts``."""
+        return cls(*map(sum, zip(*counts, strict=True)))
 
 
 def index_directly(
@@ -55,18 +47,18 @@ def index_directly(
     index: Path,
     *,
     impact: bool = True,
-    store: Sequence[str] = (),
+    term_vectors: bool = False,
     threads: int | None = None,
     heap: str | None = None,
     progress: Progress | None = None,
 ) -> DirectCounts:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
-    Java runs in this process. ``store=("Docvectors",)`` stores term vectors; ``impact`` and ``heap`` are explained at
-    ``LuceneWriter``. ``progress`` is called with a number of documents before they are indexed, by one thread at a
-    time. ``LearnedSparseError`` names file and line of a document that cannot be indexed; the index is empty then.
+    Java runs in this process. ``impact``, ``term_vectors`` and ``heap`` are explained at ``LuceneWriter``. ``progress``
+    is called with a number of documents before they are indexed, by one thread at a time. ``LearnedSparseError`` names
+    file and line of a document that cannot be indexed; the index is empty then.
     """
-    with LuceneWriter(index, impact=impact, term_vectors="Docvectors" in store, heap=heap) as writer:
+    with LuceneWriter(index, impact=impact, term_vectors=term_vectors, heap=heap) as writer:
         batches = _batches(files, progress or (lambda _: None))
         return in_threads(lambda batch: _add(writer, batch), batches, threads or min(processors(), MAX_THREADS))
 
@@ -78,49 +70,48 @@ def in_threads(
     lock, stopped = threading.Lock(), threading.Event()
 
     def work() -> DirectCounts:
-        counts = DirectCounts()
+        counts = []
         try:
             while not stopped.is_set():
                 with lock:
                     batch = next(batches, None)
                 if batch is None:
                     break
-                counts += add(batch)
+                counts.append(add(batch))
         except BaseException:
             stopped.set()
             raise
         finally:
             detach_thread()
-        return counts
+        return DirectCounts.total(counts)
 
     with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:
         try:
-            return sum((worker.result() for worker in [pool.submit(work) for _ in range(threads)]), DirectCounts())
+            return DirectCounts.total([worker.result() for worker in [pool.submit(work) for _ in range(threads)]])
         finally:
             stopped.set()
 
 
-def _batches(files: Sequence[Path], progress: Progress) -> Generator[_Batch, None, None]:
+def _batches(files: Sequence[Path], progress: Progress) -> Generator[Lines, None, None]:
     for file in files:
-        batch, size = _Batch(file, [], []), 0
+        batch, size = list[tuple[Path, int, bytes]](), 0
         with contextlib.closing(numbered_lines(file)) as lines:
             for number, line in lines:
-                batch.numbers.append(number)
-                batch.lines.append(line)
+                batch.append((file, number, line))
                 size += len(line)
-                if len(batch.lines) == BATCH_DOCUMENTS or size >= BATCH_BYTES:
-                    progress(len(batch.lines))
+                if len(batch) == BATCH_DOCUMENTS or size >= BATCH_BYTES:
+                    progress(len(batch))
                     yield batch
-                    batch, size = _Batch(file, [], []), 0
-        progress(len(batch.lines))
+                    batch, size = [], 0
+        progress(len(batch))
         yield batch
 
 
-def _add(writer: LuceneWriter, batch: _Batch) -> DirectCounts:
+def _add(writer: LuceneWriter, batch: Lines) -> DirectCounts:
     ids: list[str] = []
     contents: list[str] = []
     postings = total_impacts = 0
-    for number, line in zip(batch.numbers, batch.lines, strict=True):
+    for file, number, line in batch:
         try:
             document = orjson.loads(line)
             vector = document["vector"]
@@ -134,15 +125,15 @@ def _add(writer: LuceneWriter, batch: _Batch) -> DirectCounts:
             ids.append(str(document["id"]))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, BadLineError) else _problem(line) or str(error)
-            raise LearnedSparseError(f"{batch.file}:{number}: {reason}") from error
+            raise LearnedSparseError(f"{file}:{number}: {reason}") from error
         postings += len(vector)
         total_impacts += total
     try:
         writer.add(ids, contents)
     except LearnedSparseError:  # Lucene rejects a batch as a whole
-        for number, line in zip(batch.numbers, batch.lines, strict=True):
+        for file, number, line in batch:
             if problem := _problem(line):
-                raise LearnedSparseError(f"{batch.file}:{number}: {problem}") from None
+                raise LearnedSparseError(f"{file}:{number}: {problem}") from None
         raise
     return DirectCounts(len(ids), postings, total_impacts)
 

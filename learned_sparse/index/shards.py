@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from learned_sparse.core.files import new_folder
@@ -18,7 +19,7 @@ def index_shards(
     vectors: VectorFiles,
     folder: Path,
     *,
-    store: Sequence[str] = (),
+    term_vectors: bool = False,
     threads: int | None = None,
     heap: str | None = None,
 ) -> DirectCounts:
@@ -32,23 +33,19 @@ def index_shards(
         groups = list(_groups(vectors, tasks.workers))
         targets = [shards / str(number) for number in range(len(groups))]
         arguments = [
-            (files, target, impact, store, threads, heap) for files, target in zip(groups, targets, strict=True)
+            (files, target, impact, term_vectors, threads, heap) for files, target in zip(groups, targets, strict=True)
         ]
-        counts = sum(tasks.map(_index_group, arguments, folder.name), DirectCounts())
-        tasks.call(_merge, targets, folder, impact, heap)
+        counts = DirectCounts.total(tasks.map(_index_group, arguments, folder.name))
+        tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
     shutil.rmtree(shards)
     return counts
 
 
 def _index_group(
-    files: Sequence[Path], target: Path, impact: bool, store: Sequence[str], threads: int, heap: str | None
+    files: Sequence[Path], target: Path, impact: bool, term_vectors: bool, threads: int, heap: str | None
 ) -> DirectCounts:
     with new_folder(target, wait=True) as new:
-        return index_directly(files, new, impact=impact, store=store, threads=threads, heap=heap)
-
-
-def _merge(targets: Sequence[Path], folder: Path, impact: bool, heap: str | None) -> None:
-    merge_indexes(targets, folder, impact=impact, heap=heap)
+        return index_directly(files, new, impact=impact, term_vectors=term_vectors, threads=threads, heap=heap)
 
 
 def _groups(vectors: VectorFiles, count: int) -> Iterator[tuple[Path, ...]]:

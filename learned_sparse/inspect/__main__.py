@@ -8,8 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import default_checkpoint
-from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import index_folder
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 EPILOG = """\
 --text shows a text as a model reads it, --document a document as an index holds it. With --query, a
 document also has its score, the sum of query impact times document impact, compared with Lucene's own score.
-Words are shaded by the weight of the term they spell. Where dimensions are not words (UHD-BERT), they are shaded by the
-sum of what they contribute. Each term is followed by the words that its weight comes from.
+Each word is followed by the weight of the term it spells, or, where dimensions are not words (UHD-BERT), by the sum of
+what it contributes. Each term is followed by the words that its weight comes from.
 
 examples:
   python -m learned_sparse.inspect --model splade --text "can hives be a sign of pregnancy" --side query
@@ -38,9 +39,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.json:
         print(json.dumps(asdict(inspection), indent=2, allow_nan=False))
     else:
-        from learned_sparse.inspect.rendering import print_to_terminal
+        from learned_sparse.inspect.rendering import to_text
 
-        print_to_terminal(inspection, terms=options.terms)
+        print(to_text(inspection, terms=options.terms), end="")
     return 0
 
 
@@ -77,19 +78,25 @@ def _inspect(options: argparse.Namespace) -> Inspection:
     from learned_sparse.inspect.inspection import IndexInspector, inspect_text
 
     text, settings = options.text is not None, parse_changes(options.set)
-    for name in ("query", "index") if text else ("side",):
-        if getattr(options, name):
-            raise LearnedSparseError(f"--{name} is only for {'--document' if text else '--text'}")
-    if not (options.model or (options.checkpoint if text else options.index)):
-        raise LearnedSparseError(f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR")
+    refuse(
+        (text and options.query, "--query is only for --document"),
+        (text and options.index, "--index is only for --document"),
+        (not text and options.side, "--side is only for --text"),
+        (
+            not (options.model or (options.checkpoint if text else options.index)),
+            f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR",
+        ),
+        (
+            settings and not text and options.query is None,
+            "--set is for --text and for queries; documents are encoded already",
+        ),
+    )
     if text:
         side: Side = options.side or "document"
         checkpoint = options.checkpoint or default_checkpoint(options.model)
         changes = {"settings": settings} if settings else {}
         name = options.model or options.checkpoint
         return inspect_text(options.text, side, name, checkpoint, device=options.device, **changes)
-    if settings and options.query is None:
-        raise LearnedSparseError("--set is for --text and for queries; documents are encoded already")
     index = options.index or index_folder(
         load_collection(options.collection or "pydoc", data=options.data).name, options.model
     )

@@ -30,7 +30,6 @@ ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
 ROUNDING = 1e-5
 """Relative difference between a sum of 32-bit floats and Lucene's."""
-_instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -158,16 +157,11 @@ class IndexInspector:
 
     def _postings(self, id: str) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` of a document, or of all its segments; raise if there is neither."""
-        from learned_sparse.lucene.reader import ids_near
-
         maxp = MaxP.from_note(self.note)
         segments = [f"{id}{maxp.delimiter}{number}" for number in range(maxp.max_segments)] if maxp else []
         postings = self.searcher.postings([id, *segments])
         if not postings:
-            with _instance_calls:
-                near = ", ".join(map(repr, ids_near(self.index, id)))
-            hint = f"next ids: {near}" if near else "it would come after all ids of the index"
-            raise LearnedSparseError(f"{self.index}: no document {id!r}; {hint}")
+            raise LearnedSparseError(f"{self.index}: no document {id!r}; name one of its collection, or of a run")
         return {name: postings[name] for name in [id, *segments] if name in postings}
 
     def _document(self, id: str, row: Mapping[str, int], notes: list[str], products: Mapping[str, float]) -> TextView:

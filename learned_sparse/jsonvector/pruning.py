@@ -108,4 +108,4 @@ def _copy_part(source: Path, target: Path, part: Part, removed: Collection[str])
             largest_impact = max(largest_impact, *impacts.values(), 0)
             largest_sum = max(largest_sum, sum(impacts.values()))
     counts = Counts(empty_vectors=empty, postings=postings, largest_impact=largest_impact, largest_sum=largest_sum)
-    return dataclasses.replace(part, sha256=out.sha256), counts
+    return dataclasses.replace(part, sha256=out.close()), counts

@@ -21,8 +21,6 @@ from learned_sparse.jsonvector.writer import check_impacts
 
 TOPICS = "queries.tsv"
 ENCODED = "queries.jsonl"
-MAX_TERMS = 1024
-"""Lucene's default limit of clauses; in stock Pyserini one longer query ends the whole batch."""
 MAX_WORDS = 2**22
 """Maximum sum of the impacts of a query in a topics file, about 30 MB of text."""
 _JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
@@ -47,7 +45,7 @@ def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, 
         for text, row in texts.items():
             # ASCII only: Pyserini opens this file with the encoding of the locale.
             file.write(json.dumps({"contents": text, "vector": row}).encode("ascii") + b"\n")
-    return renamed_ids([query.id for query in queries]) + _too_many_terms(queries, impacts)
+    return renamed_ids([query.id for query in queries])
 
 
 def topic_text(vector: Mapping[str, int]) -> str:
@@ -170,12 +168,3 @@ def _check_queries(queries: Sequence[Query]) -> None:
         seen.add(query.id)
         if any(character in query.text for character in "\t\n\r"):
             raise LearnedSparseError(f"query {query.id!r}: a topics file cannot hold the tab or line end in its text")
-
-
-def _too_many_terms(queries: Sequence[Query], impacts: SparseBatch) -> list[str]:
-    long = np.flatnonzero(np.diff(impacts.indptr) > MAX_TERMS)
-    return [
-        f"{len(long)} queries have more than {MAX_TERMS:,} terms (first {queries[row].id!r}), and stock Pyserini "
-        f"ends with an error there; learned_sparse.search raises the limit, and --top-k {MAX_TERMS} stays within it"
-        for row in long[:1]
-    ]

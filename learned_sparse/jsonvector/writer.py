@@ -19,60 +19,54 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason
 
 
-def write_part(
-    path: Path,
-    ids: Sequence[str],
-    texts: Sequence[str],
-    batch: SparseBatch,
-    *,
-    terms: LuceneTerms | None = None,
-    compress: bool = False,
-) -> str:
-    """Write the impacts ``batch`` of the documents ``ids`` to ``path``, whole or not at all; returns its SHA-256.
-
-    An empty row is written with ``EMPTY_TERM`` as its only term. A row that Anserini would drop, split or change
-    raises an error that names document and term. ``terms`` is ``LuceneTerms(batch.terms)``, if it exists already.
-    """
-    with open_part(path, compress=compress) as part:
-        part.add(ids, texts, batch, terms or LuceneTerms(batch.terms))
-    return part.sha256
-
-
 class PartFile:
-    """A part file that is being written; see :func:`open_part`."""
+    """A part file that is being written; see :func:`open_part`. It is also the binary file that ``gzip`` writes to."""
 
-    def __init__(self, lines: Any, digest: Any) -> None:
-        self.lines = lines
+    def __init__(self, file: BinaryIO, *, compress: bool) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+        self.flush = file.flush
+        # No file name and no time in the header, so that equal documents give equal bytes.
+        disk = cast(BinaryIO, self)
+        self._gzip = gzip.GzipFile("", "wb", fileobj=disk, mtime=0, compresslevel=6) if compress else None
+        self.lines: Any = self._gzip or self
         """File to write lines to."""
-        self._digest = digest
 
     def add(self, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
         """Append documents; raises for rows that Anserini would drop, split or change."""
         check_impacts(ids, batch, terms)
-        for line in _lines(ids, texts, batch, terms):
-            self.lines.write(line)
+        names, values, bounds = terms.names[batch.indices].tolist(), batch.values.tolist(), batch.indptr.tolist()
+        for row, (name, text) in enumerate(zip(ids, texts, strict=True)):
+            start, end = bounds[row], bounds[row + 1]
+            vector = dict(zip(names[start:end], values[start:end], strict=True)) or {EMPTY_TERM: 1}
+            content = {"id": name, "contents": text, "vector": vector}
+            try:
+                self.lines.write(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
+            except TypeError as error:
+                raise LearnedSparseError(
+                    f"document {name!r}: not writable as UTF-8 ({error}); correct its text"
+                ) from None
 
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the bytes on disk, once the file is closed."""
-        return str(self._digest.hexdigest())
+    def write(self, data: bytes) -> int:
+        """Write and hash bytes of the file on disk."""
+        self._digest.update(data)
+        return self._file.write(data)
+
+    def close(self) -> str:
+        """Write what ``gzip`` holds back; returns the SHA-256 of the file."""
+        if self._gzip:
+            self._gzip.close()
+        return self._digest.hexdigest()
 
 
 @contextlib.contextmanager
-def open_part(path: Path, *, compress: bool = False, wait: bool = False) -> Iterator[PartFile]:
-    """Open a part file, which appears as ``path`` when the block ends without an exception.
-
-    ``wait`` until another process that writes ``path`` has ended; else such a process is an error.
-    """
-    with atomic_write(path, wait=wait) as file:
-        hashing = _Hashing(file)
-        if not compress:
-            yield PartFile(hashing, hashing.digest)
-            return
-        # No file name and no time in the header, so that equal documents give equal bytes.
-        disk = cast(BinaryIO, hashing)
-        with gzip.GzipFile(filename="", mode="wb", fileobj=disk, mtime=0, compresslevel=6) as lines:
-            yield PartFile(lines, hashing.digest)
+def open_part(path: Path, *, compress: bool = False) -> Iterator[PartFile]:
+    """Open a part file, which appears as ``path`` when the block ends without an exception."""
+    with atomic_write(path) as file:
+        part = PartFile(file, compress=compress)
+        try:
+            yield part
+        finally:
+            part.close()
 
 
 @contextlib.contextmanager
@@ -116,28 +110,3 @@ def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) ->
         impact = batch.values[position]
         raise LearnedSparseError(f"{ids[row]!r}: term {term!r} has the impact {impact}, not 1 to {MAX_IMPACT}")
     terms.check(batch, ids)
-
-
-def _lines(ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> Iterator[bytes]:
-    names, values, bounds = terms.names[batch.indices].tolist(), batch.values.tolist(), batch.indptr.tolist()
-    for row, (name, text) in enumerate(zip(ids, texts, strict=True)):
-        start, end = bounds[row], bounds[row + 1]
-        vector = dict(zip(names[start:end], values[start:end], strict=True)) or {EMPTY_TERM: 1}
-        try:
-            yield orjson.dumps({"id": name, "contents": text, "vector": vector}, option=orjson.OPT_APPEND_NEWLINE)
-        except TypeError as error:
-            raise LearnedSparseError(f"document {name!r}: not writable as UTF-8 ({error}); correct its text") from None
-
-
-class _Hashing:
-    """A binary file that also hashes what is written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.digest = file, hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        self._file.flush()

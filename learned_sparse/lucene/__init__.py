@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["jvm", "reader", "searchers", "stock", "writer"]
+__all__ = ["installation", "jvm", "reader", "searchers", "stock", "writer"]
 """Public modules."""
 
 

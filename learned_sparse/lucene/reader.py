@@ -92,24 +92,6 @@ def sampled_documents(index: Path, sample: int) -> list[list[str]]:
     return [list(vector) for vector in postings_of(index, ids).values()]
 
 
-def ids_near(index: Path, document_id: str, count: int = 3) -> list[str]:
-    """At most ``count`` ids of the index that follow ``document_id`` in the order of their UTF-8 bytes."""
-    with contextlib.closing(open_reader(index)) as reader:
-        from jnius import autoclass
-
-        terms = autoclass("org.apache.lucene.index.MultiTerms").getTerms(reader, _ID)
-        iterator = terms.iterator() if terms else None
-        target = autoclass("org.apache.lucene.util.BytesRef")(bytearray(document_id, "utf-8"))
-        ids: list[str] = []
-        if iterator is None or iterator.seekCeil(target).name() == "END":
-            return ids
-        term = iterator.term()
-        while term is not None and len(ids) < count:
-            ids.append(term.utf8ToString())
-            term = iterator.next()
-        return ids
-
-
 def open_reader(index: Path) -> Any:
     """Lucene's ``IndexReader`` of an index; the caller closes it."""
     start_jvm()

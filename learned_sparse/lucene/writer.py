@@ -33,7 +33,11 @@ class LuceneWriter:
         ``text``: contents are text for Anserini's English analyzer; else terms with impacts. ``heap`` limits the memory
         of Java (see ``jvm_options``); an error if this process runs Java already.
         """
-        _start(heap)
+        import jnius_config
+
+        if heap and jnius_config.vm_running:
+            raise LearnedSparseError(f"heap {heap}: this process runs Java already; set the heap in a new process")
+        start_jvm(heap=heap)
         from jnius import JavaException, autoclass
 
         self._index, self._calls, self._java_exception = index, lucene_calls(), JavaException
@@ -94,14 +98,6 @@ def detach_thread() -> None:
     jnius.detach()
 
 
-def _start(heap: str | None) -> None:
-    import jnius_config
-
-    if heap and jnius_config.vm_running:
-        raise LearnedSparseError(f"heap {heap}: this process runs Java already; set the heap in a new process")
-    start_jvm(heap=heap)
-
-
 def _config(impact: bool, text: bool) -> Any:
     from jnius import autoclass
 
@@ -109,19 +105,14 @@ def _config(impact: bool, text: bool) -> Any:
     if impact:
         similarity = "io.anserini.search.similarity.ImpactSimilarity"
     heap_mb = int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
-    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(english_analyzer() if text else _impact_analyzer())
+    builder = autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
+    builder.withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
+    impact_analyzer = builder.addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER).build()
+    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(english_analyzer() if text else impact_analyzer)
     config.setSimilarity(autoclass(similarity)())
     config.setUseCompoundFile(False)
     config.setRAMBufferSizeMB(min(MAX_BUFFER_MB, heap_mb / 4))
     return config
-
-
-def _impact_analyzer() -> Any:
-    from jnius import autoclass
-
-    builder = autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
-    builder.withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
-    return builder.addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER).build()
 
 
 def english_analyzer() -> Any:

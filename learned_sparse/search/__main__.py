@@ -7,20 +7,16 @@ import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections.collection import Collection, load_collection
-from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import write_run
-from learned_sparse.core.commands import print_next, refuse_options
+from learned_sparse.core.commands import print_next, refuse
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar, run_main
 from learned_sparse.core.files import encoded_folders, index_folder, run_file
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
-from learned_sparse.encode.hybrid import ALPHA
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
-from learned_sparse.jsonvector.queries import check_queries, read_query_vectors
 from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -33,6 +29,9 @@ from learned_sparse.search.searching import (
     open_searcher,
     search_all,
 )
+
+if TYPE_CHECKING:
+    from learned_sparse.collections.collection import Collection
 
 _log = logging.getLogger(__name__)
 
@@ -53,28 +52,16 @@ examples:
   python -m learned_sparse.search --backend exact --vectors VECTORS --topics queries.tsv --output RUN --threads 2
   python -m learned_sparse.search --bm25 --collection scifact --split test
 """
-_STOCK = "use python -m learned_sparse.pyserini search.lucene, with the queries of learned_sparse.encode --queries"
-_RECORDED = "the index records its encoder; --checkpoint says where the encoder is"
-_ONE_PROCESS = "searching uses the threads of one process: --threads"
-REFUSED = {
-    "--encoder": _RECORDED,
-    "--onnx-encoder": _RECORDED,
-    "--rocchio": _STOCK,
-    "--rm3": _STOCK,
-    "--encode-batch": "use --batch-size",
-    "--max-passage-hits": "--hits counts documents",
-    "--max-passage-delimiter": "use --max-passage DELIMITER",
-    **dict.fromkeys(("--engine", "--address", "--workers", "--gpus-per-worker"), _ONE_PROCESS),
-}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
-    refuse_options(argv, REFUSED)
     options = parser().parse_args(argv)
     _check(options)
     collection = None  # read only if it is needed
     if options.collection or not (options.index or options.vectors):
+        from learned_sparse.collections.collection import load_collection
+
         collection = load_collection(options.collection or "pydoc", data=options.data)
     path, note, vectors = _target(options, collection.name if collection else "")
     texts, output, remove_query = _texts(options, collection, path)
@@ -171,26 +158,29 @@ def parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise for options that belong to another option."""
-    if options.backend == "lucene" and options.vectors:
-        raise LearnedSparseError("--vectors are for --backend exact, pisa or seismic; Lucene reads an index")
-    if options.backend != "lucene" and (options.index or options.bm25 or not (options.vectors or options.model)):
-        raise LearnedSparseError(
-            f"--backend {options.backend} reads vectors, not an index: give --vectors DIR or --model NAME"
-        )
-    if not (options.index or options.model or options.bm25 or options.vectors):
-        raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
     seismic_settings(options)
     bm25_parameters(options)
-    if (options.topics or options.query_vectors) and not options.output:
-        raise LearnedSparseError("--topics and --query-vectors need --output RUN")
+    lucene, encoded, factor = options.backend == "lucene", options.query_vectors, options.quantization_factor
     encoding = [name for name in ("checkpoint", "device", "set", "bm25") if getattr(options, name)]
     encoding += ["alpha"] * (options.alpha is not None)
-    if options.query_vectors and encoding:
-        raise LearnedSparseError(f"--{encoding[0]}: --query-vectors are encoded queries already")
-    if options.quantization_factor is not None and not options.query_vectors:
-        raise LearnedSparseError("--quantization-factor is for --query-vectors; an encoder has its own")
-    if options.topics and options.collection and (options.index or options.vectors):
-        raise LearnedSparseError("give --topics FILE or --collection NAME --split SPLIT, not both")
+    refuse(
+        (lucene and options.vectors, "--vectors are for --backend exact, pisa or seismic; Lucene reads an index"),
+        (
+            not lucene and (options.index or options.bm25 or not (options.vectors or options.model)),
+            f"--backend {options.backend} reads vectors, not an index: give --vectors DIR or --model NAME",
+        ),
+        (
+            not (options.index or options.model or options.bm25 or options.vectors),
+            "no index is named: give --index DIR, --model NAME or --bm25",
+        ),
+        ((options.topics or encoded) and not options.output, "--topics and --query-vectors need --output RUN"),
+        (encoded and encoding, f"--{next(iter(encoding), None)}: --query-vectors are encoded queries already"),
+        (factor is not None and not encoded, "--quantization-factor is for --query-vectors; an encoder has its own"),
+        (
+            options.topics and options.collection and (options.index or options.vectors),
+            "give --topics FILE or --collection NAME --split SPLIT, not both",
+        ),
+    )
 
 
 def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, VectorSearcher | None]:
@@ -210,6 +200,8 @@ def _texts(options: argparse.Namespace, collection: Collection | None, path: Pat
     if options.query_vectors:
         return {}, options.output, options.remove_query
     if options.topics:
+        from learned_sparse.collections.topics import read_queries
+
         queries, output, remove_query = read_queries(options.topics), options.output, options.remove_query
     elif collection:
         split = collection.choose_split(options.split)
@@ -227,6 +219,7 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
     """Impacts of each query, or its text if the index holds plain text."""
     settings = parse_changes(options.set)
     if any("hybrid" in manifest.encoder for manifest in note.manifests):
+        from learned_sparse.encode.hybrid import ALPHA
         from learned_sparse.lucene.jvm import start_jvm
 
         start_jvm(heap=options.heap)  # its queries are analysed by Lucene, with any backend
@@ -254,6 +247,8 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
 
 def _encoded_queries(options: argparse.Namespace, path: Path, note: IndexNote) -> dict[str, dict[str, int]]:
     """The queries of ``--query-vectors``."""
+    from learned_sparse.jsonvector.queries import check_queries, read_query_vectors
+
     if note.scoring == "bm25-text":
         raise LearnedSparseError(f"{path}: holds plain text, not impacts; search it with --topics FILE")
     factor = options.quantization_factor

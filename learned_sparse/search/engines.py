@@ -20,7 +20,6 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.settings import positive
-from learned_sparse.jsonvector.reader import load_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 
 Queries = Mapping[str, Mapping[str, int]]
@@ -186,6 +185,8 @@ def add_backend_options(
 
 def load_backend(options: argparse.Namespace, folders: Sequence[Path]) -> VectorSearcher:
     """The searcher of ``--backend``, other than lucene, over all ``folders``."""
+    from learned_sparse.jsonvector.reader import load_vectors
+
     searcher: VectorSearcher = BACKENDS[options.backend](*load_vectors(folders), **seismic_settings(options))
     return searcher
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core.encoder import Encoder, as_encoder, encode_texts, resolve_checkpoint
+from learned_sparse.core.encoder import Encoder, as_encoder, encode_texts, load_encoder, resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, folder_kind
 from learned_sparse.core.files import checkpoint_folder, is_name, read_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import without_mark
-from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.encode.quantizers import query_quantizer
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
@@ -49,6 +48,8 @@ class QueryEncoder:
         word counts for BM25 are never scaled.
         """
         if isinstance(encoder, str | Path):
+            if load is None and "hybrid" in options:
+                from learned_sparse.encode.hybrid import load_encoder as load
             encoder = (load or load_encoder)(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")

@@ -39,7 +39,7 @@ def measure(name: str, number: int) -> dict[str, Any]:
     """Milliseconds a passage of both heads in both dtypes, and whether their vectors files are equal."""
     shape = next(shape for shape in (SMALL, PUBLISHED) if shape.name == name)
     texts = shape.passages(number)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model = shape.save(folder / "model", texts[:16])

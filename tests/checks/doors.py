@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 class DoorsContract(Contract):
     """A module of a package below a root package may be imported from outside if ``__all__`` of the package has it.
 
-    ``learned_sparse.lucene.jvm`` may be imported from everywhere, ``learned_sparse.lucene.doctor`` only inside
-    ``learned_sparse.lucene``, and ``encoders.training.data`` only inside ``encoders.training``.
+    ``learned_sparse.lucene.jvm`` may be imported from everywhere, ``learned_sparse.encode.parts`` only inside
+    ``learned_sparse.encode``, and ``encoders.training.data`` only inside ``encoders.training``.
     """
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
@@ -40,9 +40,9 @@ def may_import(importer: str, module: str) -> bool:
 
     >>> may_import("eval.costs", "learned_sparse.lucene.jvm")
     True
-    >>> may_import("eval.costs", "learned_sparse.lucene.doctor")
+    >>> may_import("eval.costs", "learned_sparse.encode.parts")
     False
-    >>> may_import("learned_sparse.lucene.jvm", "learned_sparse.lucene.doctor")
+    >>> may_import("learned_sparse.encode.run", "learned_sparse.encode.parts")
     True
     """
     parent, _, name = module.rpartition(".")

@@ -9,8 +9,9 @@ from typing import Any
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
-from learned_sparse.jsonvector.writer import write_part
+from learned_sparse.jsonvector.writer import open_part
 
 Vectors = Mapping[str, Mapping[str, int]]
 
@@ -32,6 +33,13 @@ class WordCounts(Encoder):
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         rows = [{word: float(text.split().count(word)) for word in dict.fromkeys(text.split())} for text in texts]
         return SparseBatch.from_dicts(rows)
+
+
+def write_part(path: Path, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, compress: bool = False) -> str:
+    """Write the impacts ``batch`` as one file; returns its SHA-256."""
+    with open_part(path, compress=compress) as part:
+        part.add(ids, texts, batch, LuceneTerms(batch.terms))
+    return part.close()
 
 
 def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: Any) -> Path:

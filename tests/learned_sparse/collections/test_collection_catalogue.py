@@ -120,16 +120,6 @@ def test_no_two_names_of_the_catalogue_share_a_folder(ir_datasets: Any) -> None:
     assert [name_of_folder(folder) for folder in folders] == [f"ir_datasets:{name}" for name in names]
 
 
-@pytest.mark.usefixtures("ir_datasets")
-def test_an_unknown_name_suggests_names() -> None:
-    with pytest.raises(LearnedSparseError, match=r"ir_datasets:beir: has no docs; name one of its parts: beir/arguana"):
-        load_collection("ir_datasets:beir").documents()
-    with pytest.raises(LearnedSparseError, match=r"zzzzzz: no such name; python -m .*collections --catalogue WORD"):
-        load_collection("ir_datasets:zzzzzz")
-    with pytest.raises(LearnedSparseError, match=r"ir_datasets:beir/scifct: no such name; did you mean 'beir/scifact'"):
-        load_collection("ir_datasets:beir/scifct")
-
-
 def test_a_failing_download_names_the_page_of_the_data_set(
     ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 from pathlib import Path, PureWindowsPath
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.measures import parse_measure
-from learned_sparse.collections import descriptions as module
 from learned_sparse.collections.catalogue import folder_name, name_of_folder
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
@@ -70,12 +68,6 @@ def test_names_in_the_catalogue_exist_and_agree_in_size(name: str) -> None:
                 assert expected is None or count in {None, expected}
 
 
-def test_averages_of_published_tables() -> None:
-    """The published mean nDCG@10 of BM25 flat over the 29 sets of BEIR, .3780, checks the copied scores."""
-    scores = [load_collection(name).split("test").expected[0].scores["nDCG@10"] for name in sorted(BEIR)]
-    assert sum(scores) / len(scores) == pytest.approx(0.3780, abs=5e-5)
-
-
 def test_one_file_describes_a_collection_for_each_key() -> None:
     description = load_collection("cqadupstack-gis").description
     assert (description.documents, description.corpus.files) == (37637, ("cqadupstack/gis/corpus.jsonl",))
@@ -84,32 +76,6 @@ def test_one_file_describes_a_collection_for_each_key() -> None:
     assert test.expected[0].scores == {"nDCG@10": 0.2901, "R@100": 0.6119, "R@1000": 0.8174}
     with pytest.raises(LearnedSparseError, match=r"collection 'cqadupstack': no such file, .*; did you mean"):
         load_collection("cqadupstack")
-
-
-def test_descriptions_are_found_beside_the_package_and_where_pip_puts_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert set(map(Path.resolve, {file.parent for file in descriptions().values()})) == {
-        Path(module.__file__).parents[2] / "collections"
-    }
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "site" / "learned_sparse" / "collections" / "x.py"))
-    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path / "prefix"))
-    with pytest.raises(LearnedSparseError, match="install the package again"):
-        descriptions()
-    for folder in ("site", "prefix"):  # the folders of pip install --target and of pip install, which has precedence
-        file = tmp_path / folder / "share" / "learned_sparse" / "collections" / "one.yaml"
-        file.parent.mkdir(parents=True)
-        file.touch()
-        assert descriptions() == {"one": file}
-
-
-@pytest.mark.parametrize("name", ["scifact", "msmarco-v1-passage"])
-def test_named_collections_agree_with_the_real_files(shared_data: Path, name: str) -> None:
-    collection = load_collection(name, data=shared_data)
-    for name_of_split, split in collection.splits.items():
-        qrels = collection.qrels(name_of_split)
-        assert len(collection.queries(name_of_split)) == len(qrels) == split.queries
-        assert sum(map(len, qrels.values())) == split.judgements
 
 
 @given(NAMES, NAMES)

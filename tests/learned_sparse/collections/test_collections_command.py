@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,6 @@ from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.core.errors import LearnedSparseError
 from tests.catalogue_data import catalogued
 from tests.toy_data import save_collection
-
-LISTED = """
-import contextlib, io, json, sys
-from learned_sparse.collections.__main__ import main
-with contextlib.redirect_stdout(io.StringIO()):
-    for words in ([], ["--json"]):
-        main(words)
-print([name for name in json.loads(sys.argv[1]) if name in sys.modules])
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -95,18 +85,3 @@ def test_names_of_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
         assert "https://ir-datasets.com/wapo.html#wapo/v2\n" in output(capsys, "ir_datasets:wapo/v2")
         with pytest.raises(LearnedSparseError, match="no name in the catalogue contains 'zzz'; --catalogue alone"):
             main(["--catalogue", "zzz"])
-
-
-def test_errors_name_the_way_out(data: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="did you mean 'scifact'"):
-        main(["scifct"])
-    with pytest.raises(LearnedSparseError, match=r"data: neither a BEIR .* use one inside it: .*mine, .*scifact"):
-        main([str(data)])
-
-
-def test_the_command_by_its_name_imports_nothing_heavy(python: Callable[..., Any]) -> None:
-    heavy = ["torch", "transformers", "jnius", "pyserini", "ir_datasets", "scipy"]
-    done = python("-c", LISTED, json.dumps(heavy))
-    assert done.stdout == "[]\n", done.stderr
-    done = python("-m", "learned_sparse.collections", "nowhere")
-    assert (done.returncode, done.stderr.startswith("error: collection 'nowhere': no such")) == (2, True)

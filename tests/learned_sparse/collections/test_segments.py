@@ -6,16 +6,14 @@ import json
 import re
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.collections.segments import Segmentation, SegmentReader
+from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.encoder import Word
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import parse_arguments
 from learned_sparse.jsonvector.manifest import Manifest
@@ -93,15 +91,6 @@ def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: P
     assert dict(read_vectors(tmp_path / "s0")) | dict(read_vectors(tmp_path / "s1")) == impacts
 
 
-def test_an_id_with_the_delimiter_is_a_warning_about_stock_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(DOCUMENTS, "a#b", "w1 w2 w3")
-    (warning,) = encode(tmp_path, "--segment-length", "2").warnings
-    assert warning.startswith("1 documents have '#' in their ids")
-    assert {"a#b#0", "a#b#1"} <= {name for name, _ in read_vectors(tmp_path / "out")}
-
-
 def test_segments_above_the_maximum_length_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give at most 10, or a larger --max-length"):
         encode(tmp_path, "--segment-length", "11")
@@ -150,18 +139,6 @@ def test_an_overlap_has_at_most_the_given_number_of_tokens() -> None:
         (1, 3),
         (2, 4),
     ]  # one word of two tokens, not two words
-
-
-def cut(documents: Iterable[Document], words: int = 1) -> SegmentReader:
-    """Split documents into segments of ``words`` words."""
-    lines = ((f"line {document.id}", lambda record: record, document) for document in documents)
-    reader = DocumentReader(lines, source="here", files=(), on_bad_line="error")
-    return SegmentReader(reader, Segmentation(length=words), _WordEncoder("document").word_spans)
-
-
-def test_a_segment_has_the_expanded_text_of_its_document() -> None:
-    segments_of_document = list(cut([Document("d1", "w1 w2", "more")]))
-    assert segments_of_document == [Document("d1#0", "w1", "more"), Document("d1#1", "w2", "more")]
 
 
 def test_skipped_lines_are_counted_with_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

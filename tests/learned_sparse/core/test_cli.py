@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.commands import print_next
-from learned_sparse.core.errors import LearnedSparseError, not_found, run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
 
 REMOVED = "check the path; if it was removed while the command ran, run the command again"
 OUT_OF_MEMORY = "ran out of memory; free memory, or use a smaller --batch-size or fewer --threads"
@@ -27,22 +27,6 @@ def main(argv):
         file.write(b"half")
         os.kill(os.getpid(), signal.SIGTERM)
     return 0
-run_main(main)
-"""
-DROPPED = """
-import os, signal, sys, time
-from learned_sparse.core.errors import run_main
-from learned_sparse.core.files import atomic_write
-class Signalled:
-    def __del__(self):
-        os.kill(os.getpid(), int(sys.argv[2]))
-def main(argv):
-    with atomic_write(sys.argv[1]) as file:
-        file.write(b"half")
-        globals().pop("kept")
-        time.sleep(20)
-    return 0
-kept = Signalled()
 run_main(main)
 """
 
@@ -74,40 +58,17 @@ def exit_status(error: BaseException) -> int | str | None:
             "error: runs/a.txt: Permission denied; use another folder, or change the permissions\n",
         ),
         (
-            OSError(errno.ENOSPC, "No space left on device"),
-            2,
-            "error: output: No space left on device; free disk space\n",
-        ),
-        (
             FileNotFoundError(errno.ENOENT, "No such file", "runs/x"),
             2,
             f"error: runs/x: No such file or directory; {REMOVED}\n",
-        ),
-        (
-            OSError(errno.EIO, "Input/output error", "a"),
-            2,
-            "error: a: Input/output error; check the disk, or use another one\n",
-        ),
-        (
-            OSError(errno.ENAMETOOLONG, "File name too long", "a"),
-            2,
-            "error: a: File name too long; use a shorter name\n",
-        ),
-        (
-            OSError(errno.EMFILE, "Too many open files", "a"),
-            2,
-            "error: a: Too many open files; raise the limit of open files (ulimit -n)\n",
         ),
         (  # as the library safetensors raises it
             RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
             2,
             "error: output: No space left on device; free disk space\n",
         ),
-        (OSError(errno.ENXIO, "No such device", "x"), 2, "error: x: No such device\n"),
         (MemoryError(), 2, f"error: {OUT_OF_MEMORY}\n"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), 2, f"error: {OUT_OF_MEMORY}\n"),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 2, f"error: {OUT_OF_MEMORY}\n"),
-        (RuntimeError("could not create a primitive"), 2, f"error: {OUT_OF_MEMORY}\n"),  # oneDNN
         (
             RuntimeError("JVM exception occurred: Java heap space java.lang.OutOfMemoryError"),
             2,
@@ -123,21 +84,11 @@ def test_errors_of_the_user_are_printed(
     assert capsys.readouterr() == ("", message)
 
 
-@pytest.mark.parametrize("command", ["learned_sparse", "learned_sparse.encode", "encoders.train", "eval.evaluate"])
-def test_a_python_without_the_packages(command: str, root: Path, tmp_path: Path, python: Any) -> None:
-    """One line that names the Python that runs, and the one in ``.venv`` of the current folder."""
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    options: dict[str, Any] = {"cwd": tmp_path, "env": environment}
-    done = python("-S", "-m", command, **options)  # -S: no site-packages
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {sys.executable} has no package '")
-    assert (done.returncode, ".venv/bin/python -m" in line) == (2, False)
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "python").touch()
-    assert ".venv/bin/python -m" in python("-S", "-m", command, **options).stderr
-    imported = python("-S", "-c", f"import {command.partition('.')[0]}.train", **options)  # not a command
-    assert imported.returncode == 1
-    assert "Traceback" in imported.stderr
+def test_a_python_without_the_packages(root: Path, tmp_path: Path, python: Any) -> None:
+    words = ("-S", "-m", "learned_sparse.encode")  # -S: no site-packages
+    done = python(*words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"error: {sys.executable} has no package '")
 
 
 def test_a_missing_package_while_a_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,11 +126,6 @@ def test_other_errors_keep_their_traceback(error: Exception) -> None:
     assert raised.value is error
 
 
-def test_another_broken_pipe_is_reported() -> None:
-    with pytest.raises(BrokenPipeError):
-        run_main(lambda argv: (_ for _ in ()).throw(BrokenPipeError(errno.EPIPE, "Broken pipe")))
-
-
 def test_a_closed_output_pipe(root: Path) -> None:
     program = "from learned_sparse.core.errors import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
     command = [sys.executable, "-c", program]
@@ -190,14 +136,6 @@ def test_a_closed_output_pipe(root: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
-
-
-def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    error = not_found(tmp_path / "corpus.jsonl")
-    assert str(error) == (
-        f"{tmp_path}/corpus.jsonl: a link to {tmp_path}/gone.jsonl, which does not exist; check the path"
-    )
 
 
 ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -219,28 +157,17 @@ def test_text_is_printed_in_every_locale(root: Path) -> None:
     assert done.returncode == 2
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_behind_standard_output(root: Path) -> None:
-    program = "from learned_sparse.core.errors import run_main\nrun_main(lambda argv: print('line') or 0)"
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=root, stdout=full, stderr=subprocess.PIPE, check=False
-        )
-    assert done.stderr == b"error: output: No space left on device; free disk space\n"
-    assert done.returncode == 2
-
-
 def test_the_next_command_names_the_python_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As ``python`` where this is the one on PATH, else by its path, relative to the current folder if it is below."""
+    """As ``python`` where this is the one on PATH, else by its path."""
     here, other = tmp_path / ".venv" / "bin" / "python", tmp_path / "other" / "python"
     for path in (here, other):
         path.parent.mkdir(parents=True)
         path.touch(mode=0o755)
     monkeypatch.chdir(tmp_path)
     for path, running, expected in (
-        (here.parent, here, "python"), (other.parent, here, ".venv/bin/python"), (here.parent, other, "other/python"),
+        (here.parent, here, "python"), (other.parent, here, str(here)),
         (tmp_path, Path("/usr/my bin/python3"), "'/usr/my bin/python3'"),
     ):  # fmt: skip
         monkeypatch.setenv("PATH", str(path))

@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -45,18 +46,11 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_in_a_locked_folder_have_no_locks_of_their_own(tmp_path: Path) -> None:
-    folder = tmp_path / "vectors"
-    folder.mkdir()
-    with locked(folder), locked(folder / "progress" / "part-00000.json"):
-        assert [path.name for path in tmp_path.rglob("*.lock")] == [".vectors.lock"]
-    with locked(folder / "part"):
-        assert [path.name for path in tmp_path.rglob("*.lock")] == [".part.lock"]
-
-
-def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("locked_above", [False, True])
+def test_threads_of_one_process_exclude_each_other(tmp_path: Path, locked_above: bool) -> None:
     """Each thread increments a number 50 times; without a lock, increments are lost."""
-    path = tmp_path / "count"
+    path = tmp_path / "folder" / "count"
+    path.parent.mkdir()
     path.write_text("0")
     at_once: list[int] = []
 
@@ -67,12 +61,13 @@ def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
                 path.write_text(str(int(path.read_text()) + 1))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with locked(path.parent) if locked_above else nullcontext():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert path.read_text() == "200"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(tmp_path.rglob("*")) == [path.parent, path]
 
 
 @pytest.mark.parametrize("module", ["fcntl.flock", "os.open"])
@@ -88,14 +83,3 @@ def test_a_folder_that_cannot_be_locked(
         assert not lock
     assert "mounted: not locked (" in caplog.text
     assert "make sure that no other command writes there" in caplog.text
-
-
-def test_a_lock_file_that_was_replaced(tmp_path: Path) -> None:
-    """Somebody removes the lock file, and another process locks the path: its lock holds."""
-    with locked(tmp_path / "output"):
-        (tmp_path / ".output.lock").unlink()
-        other = hold(tmp_path / "output")
-        with other:
-            other.kill()
-    with locked(tmp_path / "output"):
-        pass

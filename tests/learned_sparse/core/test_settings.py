@@ -46,10 +46,7 @@ def test_values_are_converted_to_the_types_of_the_fields() -> None:
         ({"name": "x", "count": True}, "file: count: expected int, got True"),
         ({"name": "x", "layers": [1, "2"]}, r"file: layers[1]: expected int, got '2'"),
         ({"name": "x", "inner": {"rate": "fast"}}, "file: inner: rate: expected a finite number, got 'fast'"),
-        ({"name": "x", "inner": 3}, "file: inner: expected a mapping, got 3"),
-        ({"name": "x", "inner": {"rate": float("inf")}}, "file: inner: rate: expected a finite number, got inf"),
         ({"name": "x", "pair": [1, 2]}, "file: pair[1]: expected text, got 2"),
-        ({"name": "x", "pair": [1]}, "file: pair: expected 2 values, got [1]"),
         ({"name": "x", "version": True}, "file: version: True is not one of 1, 2"),
     ],
 )

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from eval import demo
+from learned_sparse.collections import collection
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.encode import run
 from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.options import DEMO_MODELS, parse_arguments
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Manifest
@@ -114,17 +112,6 @@ def test_times_are_those_of_the_documents_encoded_now(tmp_path: Path, corpus: Pa
     assert json.loads((tmp_path / "times.json").read_bytes())["documents"] == 4
 
 
-def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with corpus.open("a") as file:
-        file.write('not JSON\n{"_id": "d3", "text": "again"}\n{"_id": "d99", "text": ""}\n')
-    with pytest.raises(LearnedSparseError, match=r"corpus.jsonl:27: .*--on-bad-line skip"):
-        encode("--input", corpus, "--output", tmp_path / "out")
-    encode("--input", corpus, "--output", tmp_path / "out", "--resume", "--on-bad-line", "skip")
-    counts = Manifest.load(tmp_path / "out").counts
-    assert (counts.read, counts.written, sum(counts.skipped.values()), counts.empty_texts) == (29, 27, 2, 1)
-    assert "  1 line skipped: duplicate id" in capsys.readouterr().out
-
-
 def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topics = tmp_path / "topics.tsv"
     topics.write_text("1\tw1 w2\n02\tempty\n")
@@ -158,7 +145,7 @@ def test_default_folders_are_below_home(
         names.append(name)
         return load_collection(str(toy), data=data)
 
-    monkeypatch.setattr(run, "load_collection", load_toy)  # smaller than pydoc
+    monkeypatch.setattr(collection, "load_collection", load_toy)  # smaller than pydoc
     with pytest.raises(LearnedSparseError, match=r"no model 'sparterm' .*eval.demo --models sparterm.* --checkpoint"):
         main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
@@ -203,20 +190,14 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
         (["--workers", "2", "--collection", "pydoc"], "--workers 2: belongs to --engine ray"),
         (["--engine", "ray", "--queries", "--collection", "pydoc"], "--engine ray: for documents, not --queries"),
         (["--engine", "ray", "--num-shards", "2", "--collection", "pydoc"], "with --engine ray, give --workers"),
-        (["--engine", "ray", "--times", "times.json", "--collection", "pydoc"], "--times measures one process"),
         (
             ["--num-shards", "2", "--shard-id", "2", "--collection", "pydoc"],
             "--shard-id 2: with --num-shards 2 give 0 to 1",
         ),
         (["--part-size", "0", "--collection", "pydoc"], "--part-size: 0: give at least 1"),
-        (["--resume", "--overwrite", "--collection", "pydoc"], "not allowed with argument"),
-        (["--input", "x.jsonl"], "--input needs --output"),
         (["--split", "test", "--collection", "pydoc"], "--split: only with --queries"),
-        (["--queries", "--num-shards", "2", "--collection", "pydoc"], "--num-shards: for documents, not --queries"),
         (["--queries", "--split", "tset", "--collection", "pydoc"], "did you mean 'test'"),
         (["--bits", "40", "--input", "{corpus}", "--output", "{tmp}/x"], "40 bits: give 1 to 31"),
-        (["--quantization-factor", "0", "--input", "{corpus}", "--output", "{tmp}/x"], "quantisation factor 0.0"),
-        (["--input", "{tmp}/none.jsonl", "--output", "{tmp}/x"], "none.jsonl: no such file"),
     ],
 )
 def test_invalid_options(
@@ -263,20 +244,3 @@ def test_choice_of_the_quantiser() -> None:
 def test_only_models_of_the_demo_have_a_default_collection(arguments: list[str]) -> None:
     with pytest.raises(LearnedSparseError, match=r"give --input FILE or --collection NAME to say what to encode"):
         main(arguments)
-
-
-def test_a_model_of_the_demo_logs_its_default_collection(caplog: pytest.LogCaptureFixture) -> None:
-    assert set(demo.MODELS) == DEMO_MODELS
-    caplog.set_level("INFO")
-    options = parse_arguments(["--model", "spade-k2", "--checkpoint", "home/checkpoints/spade"])
-    assert options.collection == "pydoc"
-    assert "encoding the embedded collection pydoc" in caplog.text
-
-
-def test_variables_of_a_launcher_do_not_select_a_shard(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"WORLD_SIZE": "4", "RANK": "2", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}.items():
-        monkeypatch.setenv(name, value)
-    encode("--input", corpus, "--output", tmp_path / "out")
-    assert Manifest.load(tmp_path / "out").counts.written == len(TEXTS)

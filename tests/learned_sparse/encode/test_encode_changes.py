@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Document
 from learned_sparse.encode import parts, pipeline
 from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder, install_loader
 
@@ -78,14 +75,6 @@ def test_bad_lines_are_skipped_after_the_error_that_says_so(tmp_path: Path, corp
     assert files(tmp_path / "out")["vectors/part-00000.jsonl"] == first
 
 
-def test_a_moved_input_and_checkpoint(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(monkeypatch, corpus, tmp_path / "out")
-    moved = write_lines(tmp_path / "elsewhere" / "documents.jsonl", range(50))
-    encode(moved, tmp_path / "out", "--resume", "--checkpoint", "moved")
-    encode(moved, tmp_path / "whole", "--checkpoint", "moved")
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
-
-
 def test_the_parts_of_an_input_that_has_changed_are_written_again(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,10 +128,6 @@ def test_a_complete_folder_stays_as_it_is_after_an_upgrade(
     ("options", "named"),
     [
         (["--part-size", "11"], "options.part_size: 10 before, 11 now"),
-        (["--gzip"], "options.gzip: False before, True now"),
-        (["--bits", "6"], "options.bits: absent before, 6 now"),
-        (["--calibration", "99"], "options.calibration: 100.0 before, 99.0 now"),
-        (["--quantization-factor", "7"], "options.quantization_factor: absent before, 7.0 now"),
         (["--num-shards", "2"], "options.num_shards: 1 before, 2 now"),
         (["--max-length", "64"], "encoder.max_length: absent before, 64 now"),
     ],
@@ -154,31 +139,3 @@ def test_what_changes_vectors_or_files_is_refused(
     with pytest.raises(LearnedSparseError, match=rf"made with other settings \({named}"):
         encode(corpus, tmp_path / "out", "--resume", *options)
     assert finished.items() <= files(tmp_path / "out").items()
-
-
-@pytest.mark.parametrize("key", ["tokenizer_sha256", "weights_sha256", "dtype", "settings"])
-def test_another_encoder_is_refused(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    interrupt(monkeypatch, corpus, tmp_path / "out")
-
-    def changed(_: str, side: str, **settings: Any) -> FakeEncoder:
-        encoder = FakeEncoder(side, **settings)
-        encoder.description |= {key: "changed"}
-        return encoder
-
-    install_loader(monkeypatch, changed)
-    with pytest.raises(LearnedSparseError, match=f"encoder.{key}: absent before, 'changed' now"):
-        encode(corpus, tmp_path / "out", "--resume")
-
-
-def test_the_progress_bar_counts_finished_parts(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from learned_sparse.encode.run import Source
-
-    assert Source("corpus", tmp_path, files=(corpus,)).count() == 50
-    assert Source("corpus", tmp_path, files=(corpus,), documents=7).count() == 7
-    documents = [Document(f"d{number}", f"w{number} v") for number in range(30)]
-    arguments: dict[str, Any] = {"encoder": FakeEncoder("document"), "quantizer": Quantizer(9.0), "part_size": 10}
-    write_vectors(tmp_path / "out", documents, **arguments)
-    (tmp_path / "out" / "vectors" / "part-00001.jsonl").unlink()
-    counts: list[int] = []
-    write_vectors(tmp_path / "out", documents, resume=True, progress=counts.append, **arguments)
-    assert sum(counts) == 30

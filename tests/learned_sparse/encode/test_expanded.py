@@ -73,17 +73,6 @@ def test_a_part_with_other_expanded_text_is_encoded_again(tmp_path: Path, monkey
     assert encoded[0] == f"hives{EXPANDED}where are bees"
 
 
-def test_a_message_if_no_document_has_expanded_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "corpus.jsonl").write_text(json.dumps(DOCUMENTS[2]) + "\n")
-    encoded, manifest = encode(tmp_path, monkeypatch, False)
-    assert (encoded, manifest.counts.expanded) == (["rash"], 0)
-    assert not caplog.records
-    encode(tmp_path, monkeypatch, True, "--overwrite")
-    assert "no document has any" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("value", "expanded"),
     [("a b", "a b"), (["a", "b c"], "a b c"), ([], ""), ("", ""), (None, ""), (" \n", ""), (f"a{EXPANDED}b", "a b")],
@@ -156,11 +145,9 @@ def test_predicted_queries_of_a_file_are_read_in_the_order_of_the_documents(
     ("name", "content", "message", "read"),
     [
         ("e.tsv", "d3\ta\nd4\tb\nd3\tc\n", "e.tsv: the predicted queries of 'd3' come too late; put all queries", 2),
-        ("e.tsv", "d4\ta\nd3\tb\n", "e.tsv: no predicted queries of document 'd4' .*corpus.tsv:2.* in the order of", 1),
         ("e.tsv", "x\ta\n", "e.tsv: no predicted queries of document 'd3' .*give a file of this collection", 0),
         ("e.tsv", "d3\ta\nd4\n", r"e.tsv:2: too few columns \(expected an id, a tab and predicted queries", 0),
         ("e.jsonl", '{"id": "d3", "text": "a"}\n', r"e.jsonl:1: no predicted queries", 0),
-        ("e.csv", "d3,a\n", "e.csv: unknown kind of file; documents are read from .jsonl, .json, .tsv, .txt", 0),
     ],
 )
 def test_a_wrong_file_of_predicted_queries_is_noticed_at_the_first_document_without_any(
@@ -180,11 +167,3 @@ def test_documents_with_other_predicted_queries_are_refused(tmp_path: Path) -> N
     save(tmp_path / "e.tsv", "d1\ta\n")
     with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:1: the document has other expanded text; omit"):
         list(read_documents(tmp_path / "corpus.jsonl", expanded=tmp_path / "e.tsv"))
-
-
-def test_expanded_text_that_nothing_reads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "e.tsv").write_text("d3\ta\n")
-    with pytest.raises(LearnedSparseError, match="--expanded: fake does not read expanded text"):
-        encode(tmp_path, monkeypatch, False, "--expanded", str(tmp_path / "e.tsv"))
-    with pytest.raises(LearnedSparseError, match="--expanded: for documents, not --queries"):
-        encode(tmp_path, monkeypatch, True, "--queries", "--expanded", str(tmp_path / "e.tsv"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,6 @@ from learned_sparse.lucene.reader import (
     IndexContents,
     document_frequencies,
     every_document_frequency,
-    ids_near,
     postings_of,
     read_contents,
     sampled_documents,
@@ -62,8 +60,6 @@ def test_the_index_has_the_contents_of_the_files(built: Path, folder: Path, caps
     expected = [set(vector or {EMPTY_TERM: 1}) for vector in VECTORS.values()]
     assert sorted(map(set, sampled_documents(built, 9)), key=sorted) == sorted(expected, key=sorted)
     assert len(sampled_documents(built, 2)) == 2
-    assert ids_near(built, "d11") == ["d2", "d3", "d4"]
-    assert ids_near(built, "d9") == []
     assert IndexNote.load(built).manifests == (Manifest.load(folder),)
     modified = (built / INDEX_MANIFEST).stat().st_mtime_ns
     assert command.main(["--input", str(folder), "--index", str(built)]) == 0
@@ -159,13 +155,8 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing to index"),
-        (["--input", "x"], "no output folder"),
         (["--model", "nix"], "learned_sparse.encode --model nix --collection pydoc"),
-        (["--bm25", "--model", "x"], "--bm25 indexes text"),
-        (["--input", "gone", "--index", "x"], "no such file"),
-        (["--model", "m", "--anserini"], "--anserini: use python -m learned_sparse.pyserini index.lucene"),
-        (["--model", "m", "--keep-shards"], "--keep-shards: the indexes of the workers are always merged"),
+        (["--bm25", "--model", "x"], "--bm25 takes neither"),
         (["--model", "m", "--quantize", "v"], "--quantize needs --input"),
         (["--input", "x", "--index", "i", "--bits", "8"], "need --quantize DIR"),
     ],
@@ -173,12 +164,6 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
 def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         command.main(arguments)
-
-
-def test_options_that_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(["--bm25", "--index", "x", "--verify", "3"])
-    assert "--verify: not allowed with argument --bm25" in capsys.readouterr().err
 
 
 def shard(folder: Path, number: int, count: int, other: int) -> Path:
@@ -195,15 +180,6 @@ def test_all_shards_are_indexed_together(tmp_path: Path) -> None:
             encoded_files(folders)
     with pytest.raises(LearnedSparseError, match="had 3 documents, but all shards together hold 2; the input has chan"):
         encoded_files([first, grown])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"complete": False}, "not complete"), ({"kind": "queries", "query_encoder": None}, "only documents can be")],
-)
-def test_folders_that_cannot_be_indexed(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        encoded_files([write_folder(tmp_path, VECTORS, **changes)])
 
 
 def test_an_index_appears_whole_or_not_at_all(tmp_path: Path, folder: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from learned_sparse.index import direct
 from learned_sparse.index.build import build_index
 from learned_sparse.index.direct import DirectCounts, delimited, index_directly
 from learned_sparse.index.vectors import encoded_files
-from learned_sparse.lucene.jvm import start_jvm
 from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
 from tests.learned_sparse.encoded_folder import write_folder
 
@@ -43,17 +40,9 @@ def test_a_vector_is_written_term_by_term(vector: dict[str, int]) -> None:
     ("line", "message"),
     [
         ("{", "not JSON"),
-        ("[1]", "expected an object"),
-        ('{"id": "x"}', 'no "vector"'),
-        ('{"vector": {"a": 1}}', 'no "id"'),
-        ('{"id": "x", "vector": [1]}', "is a list"),
         ('{"id": "x", "vector": {}}', "empty"),
         ('{"id": "x", "vector": {"a": "3"}}', "'3'"),
-        ('{"id": "x", "vector": {"a": 2.5}}', r"2\.5"),
-        ('{"id": "x", "vector": {"a": true}}', "True"),
         ('{"id": "x", "vector": {"a": 1, "b": 0}}', "'b' has the impact 0"),
-        ('{"id": "x", "vector": {"a": -1, "b": 2}}', "'a' has the impact -1"),
-        ('{"id": "x", "vector": {"a": null}}', "None"),
         ('{"id": "x", "vector": {"a\\u0001": 2}}', "holds the character .* rename"),
         (f'{{"id": "x", "vector": {{"a": {LARGEST}, "b": 1}}}}', "of 'x' add up to 2,147,483,648, .* Lucene holds"),
     ],
@@ -90,23 +79,3 @@ def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypat
     assert len(processed) < 500
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
     assert build_index(files, tmp_path / "index").facts["documents"] == 900
-
-
-@pytest.mark.jvm
-def test_heap_of_a_running_java(tmp_path: Path) -> None:
-    start_jvm()
-    with pytest.raises(LearnedSparseError, match="runs Java already"):
-        index_directly([], tmp_path / "index", heap="1g")
-
-
-@pytest.mark.jvm
-@pytest.mark.parametrize(("documents", "terms"), [(1, 100_000), (3_000, 150)], ids=["a document", "the index"])
-def test_too_little_memory(tmp_path: Path, documents: int, terms: int) -> None:
-    """In a new process: an OutOfMemoryError that Java does not catch ends the process without a message."""
-    vectors = {f"d{n}": {f"{n}{'x' * 200}{t}": 1 for t in range(terms)} for n in range(documents)}
-    folder = write_folder(tmp_path / "in", vectors, parts=1)
-    command = [sys.executable, "-m", "learned_sparse.index", "--input", str(folder), "--index", str(tmp_path / "out")]
-    done = subprocess.run([*command, "--heap", "20m"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Java ran out of memory; give it more with --heap" in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

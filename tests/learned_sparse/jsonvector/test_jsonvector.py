@@ -18,9 +18,8 @@ from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.__main__ import main as check
-from learned_sparse.jsonvector.reader import load_vectors, read_vectors, vector_files
-from learned_sparse.jsonvector.writer import write_part
-from tests.learned_sparse.encoded_folder import write_folder
+from learned_sparse.jsonvector.reader import load_vectors, read_vectors
+from tests.learned_sparse.encoded_folder import write_folder, write_part
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: unfit_id_reason(text) is None)
@@ -83,23 +82,16 @@ def test_bad_rows_are_not_written(tmp_path: Path, name: str, text: str, vector: 
 GOOD = '{"id": "d1", "vector": {"hives": 3}}'
 BAD_LINES = [
     ('{"id": "x", "vector": {}}', "the vector is empty and Anserini would drop the document"),
-    ('{"id": "x", "vector": null}', 'no "vector"'),
     ('{"vector": {"a": 1}}', 'no "id"'),
     ('{"id": " a", "vector": {"a": 1}}', "holds white space"),
-    ('{"id": 1.5, "vector": {"a": 1}}', '"id" is a float'),
     ('{"id": "x", "vector": {"a": 0}}', "'a' has the impact 0"),
     ('{"id": "x", "vector": {"b": 1, "a": 2.9}}', "'a' has the impact 2.9"),
     ('{"id": "x", "vector": {"a": "3"}}', "'a' has the impact '3'"),
-    ('{"id": "x", "vector": {"a": true}}', "'a' has the impact True"),
     ('{"id": "x", "vector": {"a": 3000000000}}', "'a' has the impact 3000000000"),
     ('{"id": "x", "vector": {"new york": 2}}', "cannot hold the term 'new york'"),
-    ('{"id": "x", "vector": {"": 2}}', "it is empty"),
     (f'{{"id": "x", "vector": {{"{EMPTY_TERM}": 2}}}}', "reserved"),
-    ('{"id": "x", "vector": {"' + "a" * 256 + '": 2}}', "longer than 254"),
-    ('{"id": "x", "vector": [1, 2]}', '"vector" is a list'),
     ('{"id": "x", "vector": {"a": NaN}}', "not JSON"),
     ('{"id": "x", "vector": {"a": 1}} {"id": "y", "vector": {"a": 1}}', "not JSON"),
-    ('["x"]', "expected an object, got list"),
     ('{"id": "d1", "vector": {"a": 1}}', "the id 'd1'"),
 ]
 
@@ -147,13 +139,6 @@ def test_files_of_other_tools(tmp_path: Path) -> None:
     (tmp_path / "manifest.txt").write_text("not a vector file")
     vectors = [("d1", {"hives": 3}), ("7", {"##ing": 2, "日本": 1}), ("x", {"a": 2**29}), ("y", {})]
     assert loaded(tmp_path) == list(read_vectors(tmp_path)) == vectors
-
-
-def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="no such file or folder"):
-        vector_files(tmp_path / "none")
-    with pytest.raises(LearnedSparseError, match=r"no .jsonl, .json or .gz file here"):
-        vector_files(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,6 @@ def test_invalid_manifests(change: dict[str, object] | None, message: str, manif
         Manifest.load(tmp_path)
 
 
-def test_a_folder_without_manifest(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=r"an empty folder, not encoded texts \(manifest.json is missing\)"):
-        Manifest.load(tmp_path)
-
-
 def test_settings_exclude_outcome_versions_and_locations(manifest: Manifest) -> None:
     other = dataclasses.replace(
         manifest, complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere",
@@ -85,9 +80,3 @@ def test_warning_about_scores_beyond_exact_floats(manifest: Manifest) -> None:
     assert list(binary.document_warnings(Counts(largest_sum=2**24))) == []
     assert "16,777,217" in next(binary.document_warnings(Counts(largest_sum=2**24 + 1)))
     assert "4,278,190,080" in next(manifest.document_warnings(Counts(largest_sum=2**24)))  # 255 times as much
-
-
-def test_total_of_counts() -> None:
-    counts = [Counts(written=2, postings=5, largest_sum=9), Counts(written=1, postings=1, largest_sum=4, clipped=1)]
-    assert Counts.total(counts) == Counts(written=3, postings=6, largest_sum=9, clipped=1)
-    assert Counts.total([]) == Counts()

@@ -97,12 +97,6 @@ def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     assert (second_options["before"], second_options["removed"]) == (record, {"hives": 2})
 
 
-def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path) -> None:
-    source = write_folder(tmp_path / "in", VECTORS, parts=3)
-    prune([source], [tmp_path / "out"], top_dimensions=0)
-    assert parts_sha256([Manifest.load(tmp_path / "out")]) == parts_sha256([Manifest.load(source)])
-
-
 def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = list(VECTORS)
     shards = [
@@ -119,17 +113,6 @@ def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: py
     assert "  the: in 80.0% of the documents\n  1 documents have an empty vector now (kept)\n" in printed
     with pytest.raises(LearnedSparseError, match=r"pruned dimensions: \['the'\] before, absent now"):
         encoded_files([folders[0], shards[0]])
-
-
-def test_a_shard_that_cannot_be_written_leaves_all_earlier_targets(tmp_path: Path) -> None:
-    sources = [write_folder(tmp_path / name, {f"{name}{i}": {"a": 1, "b": 2} for i in range(2)}) for name in "xy"]
-    targets = [tmp_path / "out-0", tmp_path / "out-1"]
-    prune(sources, targets, top_dimensions=0)
-    before = [dict(read_vectors(target)) for target in targets]
-    (targets[1] / "notes.md").touch()
-    with pytest.raises(LearnedSparseError, match=r"out-1/notes\.md"):
-        prune(sources, targets, top_dimensions=1, overwrite=True)
-    assert [dict(read_vectors(target)) for target in targets] == before
 
 
 def _prune(folder: Path, **options: Any) -> None:

@@ -11,8 +11,6 @@ import pytest
 
 from learned_sparse import pyserini
 from learned_sparse.collections.trec import read_run
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene.stock import run_stock
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 
 VECTORS = {"d1": {"all": 1, "hives": 3}, "d2": {"all": 1, "rash": 20, "hives": 3}, "d3": {"all": 4}}
@@ -66,10 +64,3 @@ def test_exit_statuses_pass_through(
     printed = capsys.readouterr()
     assert printed.out == "['--help', '-x'] __main__\n"
     assert printed.err == ("sorry\n" if status == 1 else "")
-
-
-@pytest.mark.jvm
-@pytest.mark.parametrize("module", ["serach.lucene", "eval", "eval.trec_evil"])
-def test_a_command_that_pyserini_lacks(module: str) -> None:
-    with pytest.raises(LearnedSparseError, match=f"no command pyserini.{module}; for instance search.lucene"):
-        run_stock(module, [])

@@ -71,29 +71,11 @@ def test_what_an_engine_cannot_hold_is_refused() -> None:
             SeismicSearcher(["d1"], SparseBatch.from_dicts([vector], dtype="int32"))
 
 
-def test_terms_that_seismic_would_cut_match_nothing() -> None:
-    pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
-    searcher = SeismicSearcher(["d1", "d2"], SparseBatch.from_dicts([{"x" * 100: 1}, {"a": 1}], dtype="int32"))
-    for threads in (1, 2):
-        assert searcher.search_batch({"q": {"x" * 101: 3, "a": 2}}, threads=threads) == {"q": [("d2", 2.0)]}
-
-
 def test_what_pisa_refuses(pisa: PisaSearcher) -> None:
     with pytest.raises(LearnedSparseError, match="query 'q': its impacts add up to 2,147,483,648, and PISA takes memo"):
         pisa.search_batch({"q": {"t1": 2**31 - 1, "t2": 1}})
     with pytest.raises(LearnedSparseError, match="without any impact"):
         PisaSearcher(["d1"], SparseBatch.from_dicts([{}], dtype="int32"))
-
-
-@pytest.mark.parametrize("engine", ["pisa", "seismic"])
-def test_engines_print_nothing(engine: str, capfd: pytest.CaptureFixture[str]) -> None:
-    names = {"pisa": "pyterrier_pisa", "seismic": "seismic"}
-    pytest.importorskip(names[engine], reason=f"the extra {engine} is not installed")
-    batch = SparseBatch.from_dicts([{"a": 1}, {"b": 2}], dtype="int32")
-    capfd.readouterr()
-    searcher = PisaSearcher(["d1", "d2"], batch) if engine == "pisa" else SeismicSearcher(["d1", "d2"], batch)
-    assert searcher.search_batch({"q": {"b": 2}}) == {"q": [("d2", 4.0)]}
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_missing_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS
-from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
+from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 
 Hits = list[tuple[str, int]]
@@ -64,13 +64,6 @@ def test_many_ties_and_every_width_of_impacts(largest: int) -> None:
     for k in (1, 10, 100, 1000):
         expected = {name: double_loop(documents, query, k) for name, query in named.items()}
         assert searcher.search_batch(named, k, threads=4) == expected
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 500), st.integers(1, 400), st.integers(0, 700))
-def test_the_best_rows_are_those_of_sorting(seed: int, documents: int, largest: int, k: int) -> None:
-    scores = np.random.default_rng(seed).integers(0, largest, documents).astype(np.int32)
-    positive = [row for row, score in enumerate(scores) if score > 0]
-    assert best_rows(scores, k).tolist() == sorted(positive, key=lambda row: (-scores[row], row))[:k]
 
 
 def test_large_scores_are_exact() -> None:

@@ -63,22 +63,6 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_texts_to_impacts() -> None:
-    encoder = QueryEncoder(WordCounts(), Quantizer(1.0))
-    assert encoder.encode("rash rash hives") == {"rash": 2, "hives": 1}
-    assert encoder.encode_batch(["rash rash", "", "hives"]) == [{"rash": 2}, {}, {"hives": 1}]
-    assert encoder.encode_batch([]) == []
-
-
-def test_a_weight_that_is_not_a_number_names_the_query() -> None:
-    class NotANumber(_Minimal):
-        def encode(self, texts: Sequence[str]) -> SparseBatch:
-            return SparseBatch.from_dicts([{"hives": float("nan")} for _ in texts])
-
-    with pytest.raises(LearnedSparseError, match="query 'how do I read': term 'hives' has the weight nan"):
-        QueryEncoder(NotANumber()).encode("how do I read")
-
-
 def test_the_default_quantiser() -> None:
     assert QueryEncoder(_Minimal()).encode("any") == {"hives": 123}
     counts = WordCounts(scoring="bm25")

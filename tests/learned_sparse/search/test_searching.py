@@ -22,7 +22,7 @@ from learned_sparse.index.vectors import encoded_files
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
-from learned_sparse.search.searching import MaxP, search_all
+from learned_sparse.search.searching import search_all
 from tests.learned_sparse.encoded_folder import WordCounts, description, dot_products, write_folder
 
 DRAW = random.Random(5)
@@ -169,22 +169,6 @@ def test_max_passage_is_for_segments_that_no_manifest_records(vectors: Path, top
     assert read_run(output)["10"] == written(dot_products(QUERIES["10"], VECTORS)[:3])
 
 
-def test_only_queries_short_of_documents_are_searched_again() -> None:
-    calls: list[tuple[list[str], int]] = []
-
-    def batch_search(queries: Mapping[str, Any], k: int, threads: int) -> dict[str, list[tuple[str, float]]]:
-        calls.append((list(queries), k))
-        segments = {"full": [f"x{n}#0" for n in range(k)], "short": [f"y{n // 60}#{n}" for n in range(k)]}
-        segments["few"] = ["z#0"]
-        return {name: [(segment, 1.0) for segment in segments[name]] for name in queries}
-
-    maxp = MaxP("#", max_segments=100, total=10_000)
-    results = maxp.search(batch_search, {"short": {}, "full": {}, "few": {}}, 2, 1)
-    assert calls == [(["short", "full", "few"], 20), (["short"], 101)]
-    assert [document for document, _ in results["short"]] == ["y0", "y1"]
-    assert {name: len(hits) for name, hits in results.items()} == {"short": 2, "full": 2, "few": 1}
-
-
 @pytest.mark.jvm
 def test_unusual_queries_and_an_index_from_another_tool(
     tmp_path: Path, topics: Path, capsys: pytest.CaptureFixture[str]
@@ -239,24 +223,14 @@ TOPICS = ["--topics", "y", "--output", "z"]
         ([], "no index is named"),
         (["--index", "x", "--topics", "y"], "need --output RUN"),
         (["--index", "x", *TOPICS, "--collection", "pydoc"], "not both"),
-        (["--index", "x", *TOPICS, "--encoder=e"], "--encoder: the index records its encoder"),
-        (["--index", "x", *TOPICS, "--encode-batch", "2"], "--encode-batch: use --batch-size"),
-        (["--index", "x", *TOPICS, "--engine", "ray"], "--engine: searching uses the threads of one process"),
-        (["--index", "x", *TOPICS, "--max-passage-hits", "2"], "--max-passage-hits: --hits counts documents"),
         (["--index", "x", *TOPICS, "--k1", "-1"], "--k1 takes 0 or more, --b a number from 0 to 1"),
-        (["--index", "x", *TOPICS, "--b", "1.5"], "--k1 takes 0 or more, --b a number from 0 to 1"),
-        (["--index", "x", *TOPICS, "--rm3"], "--rm3: use python -m learned_sparse.pyserini search.lucene"),
-        (["--index", "gone", *TOPICS], "make the index with learned_sparse.index"),
         (["--backend", "exact", "--index", "x"], "reads vectors, not an index"),
-        (["--backend", "exact", "--bm25"], "reads vectors, not an index"),
-        (["--backend", "pisa"], "--backend pisa reads vectors, not an index"),
         (["--index", "x", *TOPICS, "--query-cut", "3"], "are settings of --backend seismic"),
         (["--backend", "seismic", "--vectors", "x", *TOPICS, "--heap-factor", "2"], "at most 1"),
         (["--model", "x", "--vectors", "y"], "--vectors are for --backend exact"),
         (["--backend", "exact", "--model", "gone"], "no vectors yet; run .*or name their folder with --vectors"),
         (["--index", "x", "--query-vectors", "q"], "need --output RUN"),
         (["--index", "x", "--query-vectors", "q", "--output", "r", "--device", "cpu"], "--device: --query-vectors are"),
-        (["--index", "x", "--query-vectors", "q", "--output", "r", "--alpha", "0"], "--alpha: --query-vectors are"),
         (["--index", "x", "--topics", "q", "--output", "r", "--quantization-factor", "2"], "is for --query-vectors"),
     ],
 )

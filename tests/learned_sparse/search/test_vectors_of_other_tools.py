@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from learned_sparse.jsonvector.queries import read_query_vectors
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.search import __main__ as search
-from learned_sparse.search import query_encoder
-from tests.learned_sparse.encoded_folder import WordCounts, dot_products
+from tests.learned_sparse.encoded_folder import dot_products
 
 WEIGHTS: dict[str, dict[str, float]] = {
     "7": {"hives": 1.5, "##ing": 0.003, "skin": 0.0}, "d2": {"hives": 3.0, "itch": 0.71}, "d3": {}, "d4": {"wing": 2}
@@ -77,19 +75,6 @@ def test_float_weights_are_quantised_and_indexed(tmp_path: Path, capsys: pytest.
     search.main(["--backend", "exact", "--vectors", vectors, *options, str(tmp_path / "exact")])
     assert (tmp_path / "lucene").read_bytes() == (tmp_path / "exact").read_bytes()
     assert read_run(tmp_path / "exact")["q1"] == [("d2", 570.0), ("7", 256.0)]
-
-
-def test_an_encoder_named_explicitly_cannot_be_verified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(query_encoder, "load_encoder", lambda *_, **__: WordCounts())
-    write_lines(tmp_path / "in" / "a.jsonl", {"d1": {"hives": 3}, "d2": {"wing": 2}})
-    (tmp_path / "topics.tsv").write_text("q1\tthe wing\n")
-    options = ["--backend", "exact", "--vectors", str(tmp_path / "in"), "--topics", str(tmp_path / "topics.tsv")]
-    with caplog.at_level(logging.WARNING):
-        search.main([*options, "--checkpoint", "naver/x", "--output", str(tmp_path / "run")])
-    assert "cannot verify that naver/x is the encoder of its documents" in caplog.text
-    assert read_run(tmp_path / "run") == {"q1": [("d2", 200.0)]}
 
 
 def test_what_quantisation_refuses(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -21,13 +20,11 @@ from fastapi.testclient import TestClient
 from eval.measures import evaluate
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 from learned_sparse.inspect.explanation import Inspection, TextView
 from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.serve.api import STATIC, create_app
-from learned_sparse.serve.content import Content, Texts
+from learned_sparse.serve.content import Content
 from tests.learned_sparse.inspect.explaining import DOCUMENTS, Explaining, vectors
 from tests.learned_sparse.serve.serving import (
     AGAIN,
@@ -138,18 +135,12 @@ def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None
     [
         ("/search", {"systems": ["words"]}, 422, "query: Field required"),
         ("/search", SEARCH | {"query": " "}, 422, "query: String should have at least 1 character"),
-        ("/search", SEARCH | {"query": "a" * 10_001}, 422, "query: String should have at most 10000 characters"),
         ("/search", SEARCH | {"hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
         ("/search", SEARCH | {"k": 3}, 422, "k: Extra inputs are not permitted"),
         ("/search", SEARCH | {"systems": ["word"]}, 404, "no system 'word'; did you mean 'words'?"),
-        ("/search", SEARCH | {"systems": ["w" * 1_001]}, 422, "systems.0: String should have at most 1000 characters"),
-        ("/search", SEARCH | {"query_id": "q" * 1_001}, 422, "query_id: String should have at most 1000 characters"),
-        ("/encode", {"text": "a", "system": "words", "side": "left"}, 422, "side: Input should be 'document'"),
         ("/explain", {"query": "a", "system": "w" * 1_001, "document": "d"}, 422, "system: String should have at most"),
-        ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "words: no document 'd11'; next ids:"),
+        ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "words: no document 'd11'; name"),
         ("/measure", {"systems": ["words"], "query_id": "q\n9"}, 404, "no query 'q\\n9'"),
-        ("/systems", {}, 405, "Method Not Allowed"),
-        ("/search", b'{"query":', 422, "JSON decode error"),
         ("/search", b'{"query": "\\ud800", "systems": ["words"]}', 422, "unable to parse raw data as a unicode string"),
     ],
 )  # fmt: skip
@@ -189,31 +180,6 @@ def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
     assert not re.search(r"https?:|//\w|url\(|@import", page + style)
     assert not re.search(r"https?:|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
     assert set(re.findall(r'byId\("([\w-]+)"\)', script)) <= set(re.findall(r'\bid="([\w-]+)"', page))
-
-
-def test_the_description_of_the_api(client: TestClient) -> None:
-    description = client.get("/openapi.json").json()
-    paths = {path.removeprefix("/{side}").removeprefix("/") for path in description["paths"]}
-    assert paths == {*"systems queries search encode explain measure embed_sparse info".split()}  # noqa: SIM905
-    assert {"TextView", "Inspection", "SearchRequest", "Problem"} <= set(description["components"]["schemas"])
-    assert all(operation["description"] for of in description["paths"].values() for operation in of.values())
-
-
-def test_eight_threads_get_the_same_answers(client: TestClient) -> None:
-    requests: list[tuple[str, dict[str, Any]]] = [
-        (path, {"system": system, **body})
-        for system in ("words", "bm25")
-        for path, body in (
-            ("/explain", {"query": QUERY, "document": "d10"}),
-            ("/explain", {"query": QUERY, "document": "none"}),
-            ("/encode", {"text": QUERY}),
-        )
-    ]
-    expected = [client.post(path, json=body).json() for path, body in requests]
-    assert sum("error" in answer for answer in expected) == 2
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda request: client.post(request[0], json=request[1]).json(), requests * 8))
-    assert answers == expected * 8
 
 
 def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
@@ -260,14 +226,6 @@ def test_measuring_leaves_threads_to_others(content: Content, monkeypatch: pytes
         assert {future.result().status_code for future in measuring} == {200}
 
 
-def test_systems_embed_too(client: TestClient) -> None:
-    """The first system with an encoder is the default; plain text has none."""
-    (row,) = client.post("/embed_sparse", json={"inputs": "hives are"}).json()
-    assert [value["value"] for value in row] == list(Explaining().encode(["hives are"]).row(0).values())
-    assert client.get("/info").json()["model_id"] == "words"
-    assert client.post("/embed_sparse?system=bm25", json={"inputs": "hives"}).status_code == 404
-
-
 def test_an_internal_error_shows_no_details(
     client: TestClient, content: Content, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,17 +234,3 @@ def test_an_internal_error_shows_no_details(
     assert (response.status_code, "ZeroDivisionError" in response.text) == (500, False)
     assert "internal error" in response.json()["error"]
     assert "content-security-policy" in response.headers
-
-
-def test_texts_by_id() -> None:
-    """The first document of an id counts."""
-    texts = Texts([Document("a", "one", "more"), Document("a", "two"), Document("\U0001f600'", "")])
-    assert (texts.get("a"), texts.get("\U0001f600'")) == (Document("a", "one", "more"), Document("\U0001f600'", ""))
-    assert texts.get("A") is None
-
-    def documents() -> Iterator[Document]:
-        yield Document("a", "one")
-        raise sqlite3.OperationalError("database or disk is full")
-
-    with pytest.raises(LearnedSparseError, match=r"do not fit \(database or disk is full\); free disk space"):
-        Texts(documents())

@@ -99,7 +99,6 @@ def test_texts_that_are_truncated(client: TestClient) -> None:
     [
         ("/embed_sparse", [], 400, "Empty", "no text"),
         ("/embed_sparse", ["a"] * (embed.MAX_BATCH + 1), 413, "Validation", f"at most {embed.MAX_BATCH}"),
-        ("/embed_sparse", [[1, 2]], 422, "Validation", "inputs"),
         ("/left/embed_sparse", "a", 422, "Validation", "side: Input should be 'document' or 'query'"),
         ("/embed_sparse?system=splad", "a", 404, "Validation", "did you mean 'splade'?"),
         ("/query/embed_sparse?system=broken", "a", 424, "Backend", "no query here"),
@@ -109,13 +108,6 @@ def test_refusals(client: TestClient, path: str, inputs: Any, status: int, error
     response = client.post(path, json={"inputs": inputs})
     assert (response.status_code, response.json()["error_type"]) == (status, error_type)
     assert message in response.json()["error"]
-
-
-def test_what_no_encoder_can_do(client: TestClient) -> None:
-    response = client.post("/embed_sparse", json={"inputs": "a", "prompt_name": "query"})
-    assert (response.status_code, "prompt_name" in response.json()["error"]) == (422, True)
-    response = TestClient(create_app(Content(systems={}))).post("/embed_sparse", json={"inputs": "a"})
-    assert (response.status_code, response.json()["error_type"]) == (424, "Backend")
 
 
 def test_info(client: TestClient) -> None:

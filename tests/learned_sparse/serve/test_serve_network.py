@@ -45,11 +45,6 @@ def test_a_chunked_body_is_refused_while_it_is_read(address: tuple[str, int]) ->
     assert b" 413 " in status
 
 
-def test_a_body_that_does_not_arrive(address: tuple[str, int]) -> None:
-    with socket.create_connection(address) as client:
-        assert b" 408 " in answer(client, HEAD + b"Content-Length: 100\r\n\r\nhalf").split(b"\r\n")[0]
-
-
 def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "MAX_CONNECTIONS", 1)
     with (

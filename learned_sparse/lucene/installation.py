@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.lucene.doctor``: check Java, Pyserini, Python packages and PyTorch; say what to do."""
+"""Checks of Java, Pyserini, Python packages and PyTorch, for ``python -m learned_sparse --check``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.machine import processors
-from learned_sparse.core.settings import CommandParser
 from learned_sparse.lucene.jvm import anserini_jar, find_java
 
 REQUIRED = ("faiss", "jnius", "numpy", "orjson", "scipy", "tqdm", "transformers", "yaml")
@@ -78,9 +77,8 @@ CHECKS = {"Java": check_java, "Pyserini": check_pyserini, "Packages": check_pack
 """They start no JVM and do not import Pyserini, which would start one."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print the results of all checks; the exit status is 1 if there is a problem."""
-    CommandParser(prog="python -m learned_sparse.lucene.doctor", description=__doc__).parse_args(argv)
+def report() -> int:
+    """Print the results of all checks; the result is 1 if there is a problem, else 0."""
     print(f"{'Python':<9} {platform.python_version()} on {platform.system()} {platform.machine()}")
     problems = 0
     for name, check in CHECKS.items():
@@ -91,7 +89,3 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name:<9} PROBLEM: {error}")
     print("1 problem" if problems == 1 else f"{problems or 'no'} problems")
     return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    run_main(main)
