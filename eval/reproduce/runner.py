@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -56,6 +57,9 @@ class Runner:
         self._done, self.failed = examine(self._steps)
         self.todo = [step for step in self._steps if step not in self._done and step not in self.failed]
         """Steps that are not done yet, in order."""
+        self._seconds: dict[Kind, list[float]] = {}
+        for step in self._done:
+            self._note_seconds(step)
 
     @property
     def done(self) -> int:
@@ -70,7 +74,7 @@ class Runner:
             while self.todo or running:
                 while len(running) < jobs and (step := self._next(list(running.values()))):
                     self.todo.remove(step)
-                    _logger.info("%s %s ...", self._progress(), step.title)
+                    _logger.info("%s %s ...%s", self._progress(), step.title, self._time_left(jobs))
                     running[pool.submit(run_step, step, self._execute, alone=jobs == 1)] = step
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     self._end(running.pop(future), future.result())
@@ -98,8 +102,25 @@ class Runner:
             self.failed[step] = error
             return
         self._done.add(step)
-        record = record_of(step)
-        _logger.info("%s %s: %.1f s", self._progress(), step.title, record.seconds if record else 0.0)
+        _logger.info("%s %s: %.1f s", self._progress(), step.title, self._note_seconds(step))
+
+    def _note_seconds(self, step: Step) -> float:
+        """The seconds that a finished step took; other steps of its kind are expected to take as long."""
+        seconds = record.seconds if (record := record_of(step)) else 0.0
+        self._seconds.setdefault(step.kind, []).append(seconds)
+        return seconds
+
+    def _time_left(self, jobs: int) -> str:
+        """The time of the steps that have not finished, in words; empty before one has.
+
+        Each is expected to take as long as the finished steps of its kind on average, or else as those of any kind.
+        """
+        if not self._seconds:
+            return ""
+        of_kind = {kind: statistics.fmean(seconds) for kind, seconds in self._seconds.items()}
+        of_any = statistics.fmean(second for seconds in self._seconds.values() for second in seconds)
+        left = (step for step in self._steps if step not in self._done and step not in self.failed)
+        return f" (about {_duration(sum(of_kind.get(step.kind, of_any) for step in left) / jobs)} left)"
 
     def _progress(self) -> str:
         width = len(str(len(self._steps)))
@@ -235,6 +256,17 @@ def _size(count: float) -> str:
     ('2 MB', '41.0 GB')
     """
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def _duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> _duration(89), _duration(100), _duration(10_000)
+    ('89 s', '2 min', '2.8 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _begun_log(step: Step) -> Path:

@@ -115,6 +115,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [  # what is wrong, and a part of t
     ({"rows": {"a": {"bm25": "text", "b": 1.5}}}, "rows: a: .*b 1.5"),
     ({"rows": rows(a={"best_of": ["BM25"], "best_by": "MRR@10"})}, "rows: a: best_of"),
     ({"rows": rows(a={"best_of": ["BM25", "SPLADE"], "best_by": "MRR@ten"})}, "rows: a: measure 'MRR@ten'"),
+    ({"rows": rows(a={"model": "SPLADE", "expansion": "queries"})}, "rows: a: 'expansion' needs 'expanded: FILE'"),
+    ({"rows": rows(a={"model": "SPLADE", "expanded": "x", "expansion": "none"})}, "'expansion: none' excludes it"),
     ({"rows": rows(a={"model": "SPLADE", "depth": 9})}, "rows: a: 'rerank: ROW' and 'depth"),
     ({"rows": rows(a={"model": "SPLADE", "rerank": "BM25", "depth": 9, "queries": {"k": 1}})}, "rows: a: 'queries'"),
     # names that exist

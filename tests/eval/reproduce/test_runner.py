@@ -11,7 +11,7 @@ import pytest
 
 from eval.reproduce import runner
 from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, run_step
-from eval.reproduce.steps import VERSIONS, Step, is_done, other_versions, record_of, status_of
+from eval.reproduce.steps import VERSIONS, Step, is_done, other_versions, record_of, status_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 
@@ -56,7 +56,9 @@ def test_a_step_that_is_done_is_skipped(progress: pytest.LogCaptureFixture) -> N
     steps, execute = [first, step("second", first)], StandIn()
     run(steps, execute)
     assert execute.ran == ["first", "second"]
-    assert progress.messages == ["[0/2] first ...", "[1/2] first: 0.0 s", "[1/2] second ...", "[2/2] second: 0.0 s"]
+    assert progress.messages == [
+        "[0/2] first ...", "[1/2] first: 0.0 s", "[1/2] second ... (about 0 s left)", "[2/2] second: 0.0 s"
+    ]  # fmt: skip
     progress.clear()
     run(steps, execute)
     assert execute.ran == ["first", "second"]
@@ -220,6 +222,25 @@ def test_the_output_of_a_failing_command_is_logged(execute: Callable[[Step], str
     log = (home() / "reproduce" / "logs" / "one.log").read_text(encoding="utf-8")
     assert log.startswith("$ python -m eval.reproduce.prepare")
     assert "no such file, folder or name" in log
+
+
+def test_the_time_left_is_that_of_finished_steps_of_the_same_kind(progress: pytest.LogCaptureFixture) -> None:
+    """Searches take 40 s and the training 320 s; a kind that has not finished yet takes the mean of all steps."""
+    trained = step("trained", kind="train")
+    searches = [step(f"search {number}", trained) for number in range(4)]
+    for finished, seconds in ((trained, 320.0), (searches[0], 40.0)):  # by an earlier run
+        finished.writes[0].write_text("", encoding="utf-8")
+        write_end(finished, seconds, alone=True)
+    steps = [*searches, step("encoded", trained, kind="encode")]
+    for jobs, expected in ((1, "5 min"), (2, "2 min")):  # 3 searches of 40 s, and an encoding of 180 s
+        progress.clear()
+        with pytest.raises(RuntimeError):
+            run(steps, raising, jobs)
+        assert progress.messages[0] == f"[2/6] search 1 ... (about {expected} left)"
+
+
+def raising(_: Step) -> str | None:
+    raise RuntimeError
 
 
 def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
