@@ -272,6 +272,16 @@ class Builder:
             name=_name(folder), writes=(folder,), disk_bytes=target.documents * terms * _VECTOR_BYTES, **made_of,
         )  # fmt: skip
 
+    def prune(self, stem: str, target: Target, encoded: Step, rule: tuple[str, ...]) -> Step:
+        """Copy encoded documents without what ``rule`` removes."""
+        words = ("prune", "--vectors", encoded.writes[0], *rule)
+        name = self.named(f"{stem}-pruned", "learned_sparse.jsonvector", words, needs=(encoded,))
+        folder = vectors_folder(target.name, name)
+        return self.step(
+            "prepare", f"prune {stem}, {target.name}", "learned_sparse.jsonvector", (*words, "--output", folder),
+            name=_name(folder), needs=(encoded,), writes=(folder,), disk_bytes=encoded.disk_bytes,
+        )  # fmt: skip
+
     def encode_queries(
         self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...]
     ) -> Step:

@@ -88,7 +88,7 @@ def _stock_index(row: Row, cell: CellPlan, folder: Path, *, bm25: bool) -> str:
     elif row.bm25 == "expanded":
         kind, source, options = "JsonCollection", _last_output(cell, "prepare"), []
     else:
-        source = _last_output(cell, "encode") / "vectors"
+        source = _last_output(cell, "prepare" if row.prune else "encode") / "vectors"
         options += [] if bm25 else ["--impact"]
     words = ["--collection", kind, "--input", str(source), "--index", str(folder / "index")]
     return _stock("index.lucene", [*words, "--generator", "DefaultLuceneDocumentGenerator", "--threads", "1", *options])

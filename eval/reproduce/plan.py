@@ -28,7 +28,7 @@ from learned_sparse.core.files import home, run_file
 if TYPE_CHECKING:
     from encoders.training import Recipe
 
-_PREPARE = "eval.reproduce.prepare"
+_PREPARE, _STOCK = "eval.reproduce.prepare", "learned_sparse.pyserini"
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
 _TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
@@ -193,8 +193,8 @@ def _run_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
         return _Run(stem=slug(name), run=Path(row.run.replace("{collection}", on.name).replace("{split}", on.split)))
     if row.rerank is not None:
         return _reranked(builder, name, on, seed)
-    if row.best_of is not None:
-        return _best_of(builder, name, on, seed)
+    if row.best_of or row.fusion:
+        return _of_several(builder, name, on, seed)
     if row.bm25 in {"text", "expanded"}:
         stem, searched, costs = _bm25(builder, name, on)
         return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs)
@@ -233,17 +233,21 @@ def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run
     return _Run(stem=stem, run=folder / f"first-top{row.depth}.txt", step=step, checkpoint=checkpoint)
 
 
-def _best_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
-    """A run that takes the best of several runs for each query."""
-    row, stem = builder.matrix.rows[name], folder_name(name, seed)
-    parts = [_run_of(builder, part, on, seed) for part in row.best_of or ()]
-    words: list[str | Path] = ["best", "--collection", on.collection, "--split", on.split]
-    words += ["--measure", str(row.best_by), "--run", *(part.run for part in parts)]
+def _of_several(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
+    """A run made of several runs: for each query the best one, or their reciprocal rank fusion."""
+    row, stem, hits = builder.matrix.rows[name], folder_name(name, seed), str(builder.matrix.hits)
+    parts = [_run_of(builder, part, on, seed) for part in row.best_of or row.fusion or ()]
+    runs = [part.run for part in parts]
+    words: list[str | Path] = ["fusion", "--method", "rrf", "--depth", hits, "--k", hits, "--runs", *runs]
+    if row.best_of:
+        words = ["best", "--collection", on.collection, "--split", on.split]
+        words += ["--measure", str(row.best_by), "--run", *runs]
+    module = _PREPARE if row.best_of else _STOCK
     made_of: dict[str, Any] = {"needs": (*(part.step for part in parts if part.step), *on.needs), "facts": on.facts}
     made_of["reads"] = (*on.judged, *(part.run for part in parts if not part.step))
-    run = run_file(on.name, on.split, builder.named(stem, _PREPARE, words, **made_of))
+    run = run_file(on.name, on.split, builder.named(stem, module, words, **made_of))
     step = builder.step(
-        "rerank", f"choose {stem}, {on.name} {on.split}", _PREPARE, (*words, "--output", run),
+        "rerank", f"join {stem}, {on.name} {on.split}", module, (*words, "--output", run),
         name=run.relative_to(home()).as_posix(), writes=(run,), **made_of,
     )  # fmt: skip
     return _Run(stem=stem, run=run, step=step)
@@ -290,7 +294,8 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     words = _encode_words(stem, weights, builder, row, queries=False)
     if expanded := builder.expanded_file(name, on.whole or on.name):
         words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
-    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
+    encoded = builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
+    return builder.prune(stem, on, encoded, row.prune) if row.prune else encoded
 
 
 def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:

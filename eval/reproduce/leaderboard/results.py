@@ -146,7 +146,7 @@ def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     return {
         "name": name,
         "kind": row.kind,
-        "source": _without_data_folder(plan, ", ".join(row.best_of or ()) or getattr(row, row.kind)),
+        "source": _without_data_folder(plan, ", ".join(row.best_of or row.fusion or ()) or getattr(row, row.kind)),
         "curve": row.curve,
         "note": row.note,
         "training": next((cell.training for (of, _), cell in cells.items() if of == name and cell.training), None),

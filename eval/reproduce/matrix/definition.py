@@ -23,9 +23,9 @@ COSTS_OF_PUBLISHED = (*_ANY_ENGINE, *PUBLISHED_COSTS)
 Scores = dict[str, dict[str, float]]
 """``{column: {measure: score}}``."""
 
-Kind = Literal["bm25", "recipe", "model", "checkpoint", "cross_encoder", "best_of", "run", "published"]
+Kind = Literal["bm25", "recipe", "model", "checkpoint", "cross_encoder", "best_of", "fusion", "run", "published"]
 KINDS: tuple[Kind, ...] = (
-    "bm25", "recipe", "model", "checkpoint", "cross_encoder", "best_of", "run", "published",
+    "bm25", "recipe", "model", "checkpoint", "cross_encoder", "best_of", "fusion", "run", "published",
 )  # fmt: skip
 
 
@@ -93,6 +93,8 @@ class Row:
     """A sequence classifier of transformers, a folder or a name on the Hub; it re-ranks row ``rerank``."""
     best_of: tuple[str, ...] | None = None
     """Rows of which each query takes the run with its highest score in ``best_by``: an upper bound, not a system."""
+    fusion: tuple[str, ...] | None = None
+    """Rows whose runs are joined by reciprocal rank fusion, as stock Pyserini does it (k = 60)."""
     published: str | None = None
     """Source of published ``scores``, such as ``SPLADE, Table 1``; nothing is run."""
 
@@ -120,6 +122,8 @@ class Row:
     """Row whose index is searched: only queries differ, so both rows have the same ``encode``."""
     options: tuple[str, ...] = ()
     """Further arguments of ``learned_sparse.encode``, such as ``--bits 4``, or of ``eval.rerank``."""
+    prune: tuple[str, ...] = ()
+    """Arguments of ``learned_sparse.jsonvector prune`` that cut the encoded documents."""
     expanded: str | None = None
     """docT5query's queries by document id (JSONL or TSV), for BM25, or for the training and encoding of a model.
 

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 MATRICES = Path(__file__).parents[2] / "matrices"
 _TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
 _LEARNED: tuple[Kind, ...] = (*_TRAINED, "model")
-_OURS: tuple[Kind, ...] = ("bm25", *_LEARNED, "cross_encoder", "best_of", "run")
+_OURS: tuple[Kind, ...] = ("bm25", *_LEARNED, "cross_encoder", "best_of", "fusion", "run")
 _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "columns": _OURS,
     "changes": ("recipe",),
@@ -47,6 +47,7 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "queries": _LEARNED,
     "index_of": _LEARNED,
     "options": ("bm25", *_LEARNED, "cross_encoder"),
+    "prune": _LEARNED,
     "expanded": ("bm25", *_LEARNED),
     "k1": ("bm25",),
     "b": ("bm25",),
@@ -59,7 +60,7 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "tolerance": _OURS,
 }
 """The kinds of rows that a setting applies to."""
-_OF_SEARCHES = ("queries", "index_of", "backend")
+_OF_SEARCHES = ("queries", "index_of", "backend", "prune")
 """Settings that a row with ``rerank`` cannot have."""
 _EMPTY = Row()
 _BEIR = (
@@ -323,9 +324,11 @@ def _check_other_rows(name: str, row: Row, matrix: Matrix, where: str) -> None:
         raise LearnedSparseError(f"{where}: name the row that is re-ranked: rerank: ROW")
     if (row.best_of is None) != (row.best_by is None) or len(row.best_of or ("", "")) < 2:
         raise LearnedSparseError(f"{where}: 'best_of: [ROW, ROW, ...]' and 'best_by: MEASURE' belong together")
-    run_by = [one for one, its in matrix.rows.items() if its.kind not in {"published", "best_of"}]
+    if len(row.fusion or ("", "")) < 2:
+        raise LearnedSparseError(f"{where}: a fusion is of two or more rows")
+    run_by = [one for one, its in matrix.rows.items() if its.kind not in {"published", "best_of", "fusion"}]
     usable = [one for one in run_by if matrix.rows[one].rerank is None] if row.rerank else run_by
-    for other in row.best_of or ((row.rerank,) if row.rerank is not None else ()):
+    for other in row.best_of or row.fusion or ((row.rerank,) if row.rerank is not None else ()):
         check_known(other, usable, f"{where}: no row {other!r} with a run to use here")
         if left_out := [c for c in matrix.columns if row.runs_on(c) and not matrix.rows[other].runs_on(c)]:
             raise LearnedSparseError(f"{where}: {other!r} is not run on {left_out[0]!r}; name this row's columns")
@@ -354,10 +357,11 @@ def _check_index_of(name: str, row: Row, index_of: str, matrix: Matrix, where: s
         raise LearnedSparseError(
             f"{where}: {index_of!r} has other weights; write model: {other.model or index_of} in this row"
         )
-    if (row.encode, row.options, row.expanded or other.expanded) != (other.encode, other.options, other.expanded):
+    own = (row.encode, row.options, row.prune, row.expanded or other.expanded)
+    if own != (other.encode, other.options, other.prune, other.expanded):
         raise LearnedSparseError(
-            f"{where}: the documents are those of {index_of!r}: give this row the same encode, options and expanded, "
-            "and put what changes queries under 'queries'"
+            f"{where}: the documents are those of {index_of!r}: give this row the same encode, options, prune and "
+            "expanded, and put what changes queries under 'queries'"
         )
 
 

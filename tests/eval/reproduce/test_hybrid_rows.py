@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from encoders.training import recipe_file
+from eval.reproduce.by_hand import commands_by_hand
 from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import make_plan
 from learned_sparse.core.files import home
@@ -19,6 +20,8 @@ def test_a_row_joins_its_model_with_bm25(tmp_path: Path, tmp_home: Path, monkeyp
     rows = {
         "splade": Row(recipe="small-splade", changes=("validation=null",)),
         "both": Row(model="splade", options=("--with", "bm25", "--bits", "4"), queries={"hybrid_alpha": 0.3}),
+        "pruned": Row(model="splade", options=("--with", "bm25", "--bits", "4"), prune=("--top-dimensions", "9")),
+        "fused": Row(fusion=("splade", "both")),
     }
     columns, training = {"toy": Column(collection=str(data), split="test")}, Training(data=(f"{data}:train",))
     plan = make_plan(Matrix(title="", columns=columns, rows=rows, training=training, plain_names=True), "m", tmp_path)
@@ -31,3 +34,17 @@ def test_a_row_joins_its_model_with_bm25(tmp_path: Path, tmp_home: Path, monkeyp
     assert queries.arguments[len(both) :][:4] == ("--set", "hybrid_alpha=0.3", "--with", vectors)
     assert steps["vectors/toy/both"] in queries.needs
     assert steps["runs/toy/test/both.txt"].arguments[2:4] == ("--set", "hybrid_alpha=0.3")
+
+    pruned = steps["vectors/toy/pruned-pruned"]
+    source, target = (str(home() / "vectors" / "toy" / name) for name in ("pruned", "pruned-pruned"))
+    assert pruned.arguments == ("prune", "--vectors", source, "--top-dimensions", "9", "--output", target)
+    assert steps["queries/toy/test/pruned"].arguments[len(both) :][:2] == ("--with", target)
+    assert steps["indexes/toy/pruned-pruned"].needs == (pruned,)
+    cell = next(cell for cell in plan.cells if cell.row == "pruned")
+    assert any(f"{target}/vectors" in line for line in commands_by_hand(plan, cell) if "index.lucene" in line)
+
+    fused = steps["runs/toy/test/fused.txt"]
+    runs = [str(home() / "runs" / "toy" / "test" / f"{name}.txt") for name in ("splade", "both")]
+    assert fused.arguments[:7] == ("fusion", "--method", "rrf", "--depth", "1000", "--k", "1000")
+    assert fused.arguments[7:] == ("--runs", *runs, "--output", str(fused.writes[0]))
+    assert fused.needs == (steps["runs/toy/test/splade.txt"], steps["runs/toy/test/both.txt"])

@@ -30,6 +30,7 @@ from learned_sparse.collections.collection import load_collection
 SIZES = {  # rows, columns, claims
     "beir": (16, 29, 5),
     "demo": (7, 1, 3),
+    "hybrid": (5, 4, 0),
     "msmarco-doc": (33, 3, 9),
     "msmarco-passage": (196, 7, 63),
     "small-real": (22, 5, 15),

@@ -173,6 +173,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"rows": rows(a={"best_of": ["BM25", "SPLADE"]})}, "a: 'best_of: .*' and 'best_by: MEASURE' belong together"),
     ({"rows": rows(a={"best_of": ["BM25"], "best_by": "MRR@10"})}, "a: 'best_of: .*' and 'best_by: MEASURE' belong"),
     ({"rows": rows(a={"best_of": ["BM25", "Frozen"], "best_by": "MRR@10"})}, "a: no row 'Frozen' with a run"),
+    ({"rows": rows(a={"fusion": ["BM25"]})}, "a: a fusion is of two or more rows"),
+    ({"rows": rows(a={"fusion": ["BM25", "Frozen"]})}, "a: no row 'Frozen' with a run"),
     # samples and averages
     ({"columns": {"a": PYDOC | {"sample": {}}}}, "columns: a: sample: a sample needs a number of queries or"),
     ({"columns": {"a": PYDOC | {"sample": {"queries": 0}}}}, "columns: a: sample: queries 0; give at least 1"),
@@ -250,6 +252,7 @@ def test_valid_combinations(tmp_path: Path) -> None:
         "re-ranked": {"cross_encoder": "a/b", "rerank": "seeds", "depth": 10},
         "re-ranked by ours": {"model": "SPLADE", "rerank": "tuned", "depth": 10, "encode": {"query_k": 9}},
         "best": {"best_of": ["BM25", "SPLADE", "re-ranked by ours"], "best_by": "MRR@10"},
+        "fused": {"fusion": ["BM25", "SPLADE"]},
     }  # fmt: skip
     parts = claim(quantity="FLOPS", kind="less", columns=["pydoc"]) | {"rows": rows(**extra)}
     matrix = load_matrix(saved(tmp_path, **parts))
