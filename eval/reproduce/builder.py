@@ -274,7 +274,7 @@ class Builder:
 
     def prune(self, stem: str, target: Target, encoded: Step, rule: tuple[str, ...]) -> Step:
         """Copy encoded documents without what ``rule`` removes."""
-        words = ("prune", "--vectors", encoded.writes[0], *rule)
+        words: tuple[str | Path, ...] = ("prune", "--vectors", encoded.writes[0], *rule)
         name = self.named(f"{stem}-pruned", "learned_sparse.jsonvector", words, needs=(encoded,))
         folder = vectors_folder(target.name, name)
         return self.step(

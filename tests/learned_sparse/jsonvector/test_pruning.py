@@ -85,12 +85,12 @@ def test_pruning_follows_the_definition(vectors: Vectors, limit: int, by_share: 
 @settings(max_examples=30)
 @given(vectors=collections, keep=st.floats(0.01, 1), hybrid=st.booleans())
 def test_the_largest_impacts_are_kept_and_all_of_bm25(vectors: Vectors, keep: float, hybrid: bool) -> None:
-    vectors = {name: row | ({"b:word": 1} if row else {}) for name, row in vectors.items()}
+    vectors = {name: {**row, "b:word": 1} if row else {} for name, row in vectors.items()}
     whole = {"b:word"} if hybrid else set()
     counted = sorted((n for row in vectors.values() for t, n in row.items() if t not in whole), reverse=True)
     smallest = counted[math.ceil(keep * len(counted)) - 1] if counted else 1
     with tempfile.TemporaryDirectory() as folder:
-        encoder = {"hybrid": {}} if hybrid else {}
+        encoder: dict[str, Any] = {"hybrid": {}} if hybrid else {}
         source = write_folder(Path(folder) / "in", vectors, parts=2, encoder=encoder)
         (manifest,) = prune([source], [Path(folder) / "out"], keep_postings=keep)
         assert dict(read_vectors(Path(folder) / "out")) == {
