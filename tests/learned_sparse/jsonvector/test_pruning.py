@@ -100,13 +100,16 @@ def test_the_largest_impacts_are_kept_and_all_of_bm25(vectors: Vectors, keep: fl
     assert manifest.options["pruning"]["min_impact"] == smallest
 
 
-def test_shards_have_one_smallest_impact(tmp_path: Path) -> None:
+def test_shards_have_one_smallest_impact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = {"x": {"d1": {"a": 1, "b": 9}}, "y": {"d2": {"a": 7, "b": 8}}}
     shards = [write_folder(tmp_path / name, vectors) for name, vectors in rows.items()]
-    prune(shards, [tmp_path / "out-0", tmp_path / "out-1"], keep_postings=0.75)
-    assert dict(read_vectors(tmp_path / "out-0", tmp_path / "out-1")) == {"d1": {"b": 9}, "d2": {"a": 7, "b": 8}}
+    words = ["--vectors", *map(str, shards), "--output", str(tmp_path / "out"), "--keep-postings", "0.75"]
+    assert main(["prune", *words]) == 0
+    assert "2 documents, 3 of 4 postings\n25.0% of the postings removed: impacts below 7\n" in capsys.readouterr().out
+    folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
+    assert dict(read_vectors(*folders)) == {"d1": {"b": 9}, "d2": {"a": 7, "b": 8}}
     with pytest.raises(LearnedSparseError, match=r"min_impact: 7 before, absent now"):
-        encoded_files([tmp_path / "out-0", shards[1]])
+        encoded_files([folders[0], shards[1]])
 
 
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
