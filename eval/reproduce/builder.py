@@ -285,6 +285,14 @@ class Builder:
             facts=target.documents_facts,
         )  # fmt: skip
 
+    def prune(self, stem: str, target: Target, encoded: Step, rule: tuple[str, ...]) -> Step:
+        """Copy encoded documents without what ``rule`` removes."""
+        return self.make(
+            "prepare", f"prune {stem}, {target.name}", "learned_sparse.jsonvector",
+            ("prune", "--vectors", encoded.writes[0], *rule), f"{stem}-pruned", partial(vectors_folder, target.name),
+            disk_bytes=encoded.disk_bytes, needs=(encoded,),
+        )  # fmt: skip
+
     def encode_queries(self, stem: str, target: Target, words: Iterable[str], weights: Weights) -> Step:
         """Encode the queries of a split."""
         return self.make(

@@ -148,6 +148,19 @@ class BestOfRow(SystemRow):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FusionRow(SystemRow):
+    """The runs of several rows, joined by reciprocal rank fusion as stock Pyserini does it (k = 60)."""
+
+    kind = "fusion"
+    fusion: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.fusion) < 2:
+            raise LearnedSparseError("fusion: name two or more rows")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BM25Row(SystemRow):
     """BM25 over words as Lucene stems them (``text``), over word pieces, or over text with docT5query's queries."""
 
@@ -204,6 +217,8 @@ class ModelRow(SystemRow):
     """Row whose index is searched: only queries differ, so both rows have the same ``encode``."""
     options: tuple[str, ...] = ()
     """Further arguments of ``learned_sparse.encode``, such as ``--bits 4``, or of ``eval.rerank``."""
+    prune: tuple[str, ...] = ()
+    """Arguments of ``learned_sparse.jsonvector prune`` that cut the encoded documents."""
     expanded: str | None = None
     """docT5query's queries by document id (JSONL or TSV), for training and encoding.
 
@@ -228,8 +243,8 @@ class ModelRow(SystemRow):
             raise LearnedSparseError("'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it")
         if (self.rerank is None) != (self.depth is None):
             raise LearnedSparseError("'rerank: ROW' and 'depth: DOCUMENTS' belong together")
-        if self.rerank and (self.queries or self.index_of or self.backend != "lucene"):
-            raise LearnedSparseError("'queries', 'index_of' and 'backend' mean nothing in a row that re-ranks")
+        if self.rerank and (self.queries or self.index_of or self.prune or self.backend != "lucene"):
+            raise LearnedSparseError("'queries', 'index_of', 'prune' and 'backend' mean nothing in a row that re-ranks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +284,8 @@ class OtherModelRow(ModelRow):
 KINDS: dict[str, type[Row]] = {
     one.kind: one
     for one in (
-        BM25Row, RecipeRow, OtherModelRow, CheckpointRow, CrossEncoderRow, BestOfRow, GivenRow, PublishedRow
+        BM25Row, RecipeRow, OtherModelRow, CheckpointRow, CrossEncoderRow, BestOfRow, FusionRow, GivenRow,
+        PublishedRow,
     )
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ from eval.reproduce.matrix import (
     CheckpointRow,
     Column,
     CrossEncoderRow,
+    FusionRow,
     Matrix,
     ModelRow,
     OtherModelRow,
@@ -274,9 +275,12 @@ def _check_checkpoints(matrix: Matrix) -> None:
 
 
 def _check_runs(name: str, row: SystemRow, matrix: Matrix) -> None:
-    """Check the rows whose runs this row re-ranks, or chooses from."""
-    usable = {one for one, its in matrix.rows.items() if isinstance(its, SystemRow) and not isinstance(its, BestOfRow)}
-    others = row.best_of if isinstance(row, BestOfRow) else ()
+    """Check the rows whose runs this row re-ranks, joins, or chooses from."""
+    made_of_runs = BestOfRow | FusionRow
+    usable = {
+        one for one, its in matrix.rows.items() if isinstance(its, SystemRow) and not isinstance(its, made_of_runs)
+    }
+    others = row.best_of if isinstance(row, BestOfRow) else row.fusion if isinstance(row, FusionRow) else ()
     if isinstance(row, ModelRow | CrossEncoderRow) and row.rerank is not None:
         others = (row.rerank,)
         usable -= {
@@ -310,11 +314,11 @@ def _check_index_of(name: str, row: ModelRow, index_of: str, matrix: Matrix) -> 
     )
     if first is not second and not same:
         raise LearnedSparseError(f"index_of: {index_of!r} has other weights; write its model: in this row")
-    documents = (row.encode, row.options, row.expanded or other.expanded, row.expansion or other.expansion)
-    if documents != (other.encode, other.options, other.expanded, other.expansion):
+    own = (row.encode, row.options, row.prune, row.expanded or other.expanded, row.expansion or other.expansion)
+    if own != (other.encode, other.options, other.prune, other.expanded, other.expansion):
         raise LearnedSparseError(
-            f"index_of: the documents are those of {index_of!r}: give this row the same encode, options and expanded, "
-            "and put what changes queries under 'queries'"
+            f"index_of: the documents are those of {index_of!r}: give this row the same encode, options, prune and "
+            "expanded, and put what changes queries under 'queries'"
         )
 
 

@@ -34,6 +34,7 @@ from eval.reproduce.matrix import (
     CheckpointRow,
     Column,
     CrossEncoderRow,
+    FusionRow,
     GivenRow,
     Matrix,
     ModelRow,
@@ -180,8 +181,8 @@ def _run_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
         case GivenRow():
             run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
             return _Run(stem=slug(name), run=run)
-        case BestOfRow():
-            return _best_of(builder, name, row, on, seed)
+        case BestOfRow() | FusionRow():
+            return _of_several(builder, name, row, on, seed)
         case CrossEncoderRow():
             return _reranked(builder, name, row, on, seed)
         case ModelRow() if row.rerank:
@@ -220,13 +221,19 @@ def _reranked(builder: Builder, name: str, row: CrossEncoderRow | ModelRow, on: 
     return _Run(stem=stem, run=run, step=step, checkpoint=checkpoint)
 
 
-def _best_of(builder: Builder, name: str, row: BestOfRow, on: Target, seed: int | None) -> _Run:
-    """A run that takes the best of several runs for each query."""
-    parts = [_run_of(builder, part, on, seed) for part in row.best_of]
-    words: list[str | Path] = ["best", "--collection", on.collection, "--split", on.split]
-    words += ["--measure", row.best_by, "--run", *(part.run for part in parts)]
+def _of_several(builder: Builder, name: str, row: BestOfRow | FusionRow, on: Target, seed: int | None) -> _Run:
+    """A run made of several runs: for each query the best one, or their reciprocal rank fusion."""
+    parts = [_run_of(builder, part, on, seed) for part in (row.best_of if isinstance(row, BestOfRow) else row.fusion)]
+    runs, hits = [part.run for part in parts], str(builder.matrix.hits)
+    words: list[str | Path]
+    if isinstance(row, BestOfRow):
+        module = PREPARE
+        words = ["best", "--collection", on.collection, "--split", on.split, "--measure", row.best_by, "--run", *runs]
+    else:
+        module = "learned_sparse.pyserini"
+        words = ["fusion", "--method", "rrf", "--depth", hits, "--k", hits, "--runs", *runs]
     step = builder.make(
-        "rerank", f"choose {name}, {on.name} {on.split}", PREPARE, words, folder_name(name, seed),
+        "rerank", f"join {name}, {on.name} {on.split}", module, words, folder_name(name, seed),
         partial(run_file, on.name, on.split), needs=(*(part.step for part in parts if part.step), *on.needs),
         reads=(*on.judged, *(part.run for part in parts if not part.step)), facts=on.facts,
     )  # fmt: skip
@@ -281,7 +288,8 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     words = _encode_words(stem, weights, builder.matrix, row, queries=False)
     if expansions := _expansions(builder, row, on):
         words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
-    return builder.encode(stem, on, words, weights, terms=expected_terms(weights, row.encode))
+    encoded = builder.encode(stem, on, words, weights, terms=expected_terms(weights, row.encode))
+    return builder.prune(stem, on, encoded, row.prune) if row.prune else encoded
 
 
 def _model(matrix: Matrix, name: str) -> ModelRow:

@@ -129,8 +129,11 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [  # what is wrong, and a part of t
     ({"rows": {"a": {"recipe": "demo-splad"}}}, "rows: a: .*did you mean 'demo-splade'"),
     ({"rows": rows(a={"model": "SPLADEE"})}, "rows: a: model: .*'SPLADE'"),
     ({"rows": rows(a={"model": "SPLADE again"})}, "rows: a: model: "),
+    ({"rows": rows(a={"model": "SPLADE", "rerank": "BM25", "depth": 9, "prune": ["--x"]})}, "rows: a: .*'prune'"),
     ({"rows": rows(a={"model": "SPLADE", "rerank": "BM24", "depth": 9})}, "rows: a: .*'BM25'"),
     ({"rows": rows(a={"model": "SPLADE", "rerank": "Frozen", "depth": 9})}, "rows: a: no row 'Frozen'"),
+    ({"rows": rows(a={"fusion": ["BM25"]})}, "rows: a: fusion: name two or more rows"),
+    ({"rows": rows(a={"fusion": ["BM25", "Frozen"]})}, "rows: a: no row 'Frozen'"),
     ({"rows": rows(a={"best_of": ["BM25", "Frozen"], "best_by": "MRR@10"})}, "rows: a: no row 'Frozen'"),
     ({"baseline": "BM-25"}, "baseline: .*did you mean 'BM25'"),
     ({"baseline": "Frozen", "rows": rows()}, "baseline: no row 'Frozen' that is run"),
@@ -189,6 +192,7 @@ def test_valid_combinations(tmp_path: Path) -> None:
         "re-ranked": {"cross_encoder": "a/b", "rerank": "seeds", "depth": 10},
         "re-ranked by ours": {"model": "SPLADE", "rerank": "tuned", "depth": 10, "encode": {"query_k": 9}},
         "best": {"best_of": ["BM25", "SPLADE", "re-ranked by ours"], "best_by": "MRR@10"},
+        "fused": {"fusion": ["BM25", "SPLADE"]},
     }  # fmt: skip
     parts = claim(quantity="FLOPS", kind="less", columns=["pydoc"]) | {"rows": rows(**extra)}
     matrix = load_matrix(saved(tmp_path, **parts))

@@ -27,6 +27,7 @@ from tests.reliability.scale import FULL
 COLUMNS = {
     "beir": ("arguana",),
     "demo": (),
+    "hybrid": ("scifact",),
     "msmarco-doc": ("dev",),
     "msmarco-passage": ("dev",),
     "small-real": ("msmarco-mini",),
