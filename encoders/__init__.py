@@ -14,7 +14,7 @@ from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from encoders.checkpoints import default_checkpoint, resolve_checkpoint
+    from encoders.checkpoints.hub import default_checkpoint, resolve_checkpoint
     from encoders.models import ARCHITECTURES
     from encoders.training.loop import train
 
@@ -26,8 +26,8 @@ def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
 
     A side that learns nothing (a bag of words) is loaded without torch and transformers.
     """
-    from encoders.checkpoints import resolve_checkpoint
-    from encoders.encoding import load_encoder
+    from encoders.checkpoints.hub import resolve_checkpoint
+    from encoders.encoding.loading import load_encoder
 
     return load_encoder(resolve_checkpoint(checkpoint), side, **options)
 
@@ -36,8 +36,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "ARCHITECTURES": "encoders.models",
-        "default_checkpoint": "encoders.checkpoints",
-        "resolve_checkpoint": "encoders.checkpoints",
+        "default_checkpoint": "encoders.checkpoints.hub",
+        "resolve_checkpoint": "encoders.checkpoints.hub",
         "train": "encoders.training.loop",
     },
 )

@@ -146,7 +146,7 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
-    from encoders.checkpoints import read_tokenizer
+    from encoders.checkpoints.tokenizer import read_tokenizer
 
     tokenizer = read_tokenizer(tokenizer_folder(name, revision))
     tokenizer.no_truncation()
@@ -164,7 +164,8 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
 
 def tokenizer_folder(name: str, revision: str | None = None) -> Path:
     """Folder with the ``tokenizer.json`` of a folder, a Hub id or a published model such as ``minilm``."""
-    from encoders.checkpoints import TOKENIZER, locate
+    from encoders.checkpoints.hub import locate
+    from encoders.checkpoints.tokenizer import TOKENIZER
 
     return locate(name, revision, [TOKENIZER])
 

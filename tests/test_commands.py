@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.errors import run_main
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.test_layout import PACKAGES, commands

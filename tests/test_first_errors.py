@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.errors import run_main
 from learned_sparse.index.note import IndexNote
 from tests.learned_sparse.encoded_folder import write_folder

@@ -18,7 +18,9 @@ TEXTS = ("*.md", "*.cfg", "*.toml", "*.txt", "Makefile", ".ci/*", "collections/*
 HEAVY = ("torch", "transformers", "accelerate", "jnius", "pyserini", "faiss", "ir_datasets", "matplotlib", "scipy")
 
 MACHINE_PATHS = re.compile(r"/(work|root|opt)/|/(home|Users)/[a-z]|pypi\.org|pythonhosted|pytorch\.org/whl")
-UNSAFE = re.compile(r"torch\.load\(|\bimport pickle|\bfrom pickle|trust_remote_code\s*=\s*True|shell\s*=\s*True")
+UNSAFE = re.compile(
+    r"torch\.load\((?!.*weights_only=True)|\bimport pickle|\bfrom pickle|trust_remote_code\s*=\s*True|shell\s*=\s*True"
+)
 
 RUN_HELP = """
 import json, runpy, sys, time

@@ -15,7 +15,7 @@ import pytest
 import tqdm.std
 import yaml
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe
 from encoders.training.data.sources import load_source
 from learned_sparse.core import errors

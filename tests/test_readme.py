@@ -70,7 +70,7 @@ def run(name: str, folder: Path, server: Server, **environment: str) -> None:
 
 def checkpoint(folder: Path, model: str, backbone: Path) -> None:
     """Make a tiny checkpoint of ``model``, and the part of the standard library that is encoded with it."""
-    from encoders.encoding import new_model, save_checkpoint
+    from encoders.encoding.model import new_model, save_checkpoint
     from learned_sparse.core.quantize import Quantizer
 
     by_model: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from tests.toy_data import save_beir
 
 PROGRAM = """if True:

@@ -73,8 +73,8 @@ def cut_down(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
         values["stages"] = [{**values["stages"][0], "name": f"layer {i}", "component": f"b{i}"} for i in (1, 2)]
     for stage in values["stages"]:
         stage |= {"steps": 2, "batch_size": 4}
-        if stage.get("cotraining"):
-            stage["cotraining"]["select_from"] = 8
+        if stage["options"].get("cotraining"):
+            stage["options"]["cotraining"]["select_from"] = 8
     return values
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from encoders.backbone.hidden_states import HiddenStates
-from encoders.backbone.masked_lm import Tower
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.machine import processors
+
+if TYPE_CHECKING:
+    from encoders.backbone.towers import Tower
 
 DTYPE_VARIABLE = "LEARNED_SPARSE_DTYPE"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -137,21 +139,14 @@ def set_random_state(state: Tensor, device: torch.device) -> bool:
     return True
 
 
-def compile_towers(weigher: nn.Module, name: str) -> None:
-    """Compile the forward pass of each tower for batches of any size, in place, and run it once.
-
-    A missing compiler is an error that opens with ``name``.
-    """
-    for tower in [module for module in weigher.modules() if isinstance(module, Tower | HiddenStates)]:
-        tower.model.compile(dynamic=True)
-        device = next(tower.parameters()).device
-        ids = torch.ones(2, 8, dtype=torch.long, device=device)
+def compile_towers(towers: Mapping[str, Tower], name: str) -> None:
+    """Compile the networks of ``towers`` in place; a missing compiler is an error that opens with ``name``."""
+    for tower in towers.values():
         try:
-            with torch.inference_mode():
-                tower(ids, torch.ones_like(ids))
+            tower.compile_network()
         except RuntimeError as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            compiler = "Triton" if device.type == "cuda" else "a C++ compiler such as g++"
             raise LearnedSparseError(
-                f"{name}: torch.compile failed ({reason}); it needs {compiler}: install it, or omit --compile"
+                f"{name}: torch.compile failed ({reason}); it needs Triton on CUDA, else a C++ compiler such as "
+                "g++: install it, or omit --compile"
             ) from error

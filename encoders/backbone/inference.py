@@ -1,6 +1,6 @@
-"""Towers made ready to encode on a CPU: packed weights, GELU inside the product, attention as two products.
+"""Networks made ready to encode on a CPU: packed weights, GELU inside the product, attention as two products.
 
-Results differ from those of transformers by rounding only. Such a tower cannot be trained or saved.
+Results differ from those of transformers by rounding only. Such a network cannot be trained or saved.
 """
 
 from __future__ import annotations
@@ -11,30 +11,22 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone.hidden_states import HiddenStates
-from encoders.backbone.masked_lm import Tower
-from encoders.head import MIN_TERMS, Screen
-
 _ATTENTION = "learned_sparse_products"
 _SCORES = 2**19  # attention scores held at once: they stay in the cache, and large tensors cost page faults
 _ROWS = 2048  # tokens of a batch that weights are packed for; others work, too
 _ACTIVATIONS = ("intermediate_act_fn", "transform_act_fn")  # of BERT and its relatives, after the layer "dense"
 
 
-def prepare_for_inference(weigher: nn.Module) -> None:
-    """Change the towers of ``weigher``, on a CPU in float32 or bf16, in place; their decoders get a ``Screen``."""
-    for tower in {module for module in weigher.modules() if isinstance(module, Tower | HiddenStates)}:
-        dtype = next(tower.parameters()).dtype
-        if isinstance(tower, Tower) and tower.vocabulary_size >= MIN_TERMS:
-            tower.screen = Screen(tower.decoder_weight, tower.decoder_bias)
-        if tower.model.config._attn_implementation == "sdpa":  # noqa: SLF001
-            transformers.AttentionInterface.register(_ATTENTION, _attention)
-            transformers.AttentionMaskInterface.register(_ATTENTION, transformers.masking_utils.eager_mask)
-            tower.model.set_attn_implementation(_ATTENTION)
-        if torch.backends.mkldnn.is_available() and (
-            dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
-        ):
-            _pack(tower.model)
+def prepare_network(model: Any, dtype: torch.dtype) -> None:
+    """Change a Hugging Face ``model``, on a CPU in float32 or bf16, in place."""
+    if model.config._attn_implementation == "sdpa":  # noqa: SLF001
+        transformers.AttentionInterface.register(_ATTENTION, _attention)
+        transformers.AttentionMaskInterface.register(_ATTENTION, transformers.masking_utils.eager_mask)
+        model.set_attn_implementation(_ATTENTION)
+    if torch.backends.mkldnn.is_available() and (
+        dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
+    ):
+        _pack(model)
 
 
 class PackedLinear(nn.Module):
@@ -89,6 +81,8 @@ def _attention(
     """
     del module
     texts, heads, tokens, size = query.shape
+    if key.shape[1] != heads:  # several heads of queries share keys and values
+        key, value = (part.repeat_interleave(heads // part.shape[1], dim=1) for part in (key, value))
     result = query.new_empty(texts, tokens, heads, value.shape[3])
     step = max(_SCORES // (heads * tokens * key.shape[2]), 1)
     for start in range(0, texts, step):

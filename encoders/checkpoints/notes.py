@@ -1,18 +1,28 @@
-"""The file ``learned_sparse.json`` of a checkpoint: everything but weights and tokenizer, readable without torch."""
+"""What a checkpoint folder says besides weights and tokenizer, read without torch.
+
+That is the file ``learned_sparse.json``, or what folders of other tools say, described alike. Layouts of other tools:
+sentence-transformers 5 and 6 (``modules.json``; a ``Router`` has a module list for each side), OpenSearch doc-only
+(``idf.json``), Pyserini's uniCOIL (a masked-LM's encoder and ``tok_proj``), and plain masked-LMs such as
+``naver/splade*``, which say nothing about pooling or queries.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
-from encoders.checkpoints.catalogue import published
-from encoders.checkpoints.foreign import MODULES, Foreign, read_foreign
-from encoders.checkpoints.hub import locate
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from encoders.checkpoints.hub import locate, published, read_config, safetensors_names
+from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer, tokenizer_sha256
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
-from learned_sparse.core.files import read_record, sha256, write_record
+from learned_sparse.core.files import is_name, read_json, read_record, sha256, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
@@ -24,6 +34,26 @@ SIDES = ("query", "document")
 MAX_LENGTH = 256
 """Default maximum length in tokens, of queries and documents (both papers)."""
 _MAX_VOCABULARY = 10_000_000
+_NOT_STORED = {"towers", "unrecorded", "assumed_length"}
+_WEIGHTS = ("*.safetensors", "idf.json", "pytorch_model.bin")
+IDF = "idf.json"
+STATIC_WEIGHT = "weight"
+"""Tensor of a ``SparseStaticEmbedding``."""
+UNICOIL_HEAD = "tok_proj."
+"""Prefix of the tensors of Pyserini's uniCOIL head."""
+_DEEP_IMPACT_HEAD = "impact_score_encoder."
+MODULES = "modules.json"
+"""File of sentence-transformers that lists the modules of a model."""
+_ROUTER = "router_config.json"
+_TASK = "fill-mask"
+_POSITIONS = 512
+_UNLIMITED = 100_000
+"""Transformers writes 10^30 for a tokenizer without a limit."""
+_SATURATION = {"relu": "log", "log1p_relu": "log-log"}
+"""``activation_function`` of SpladePooling: log(1 + ReLU(x)), or log(1 + log(1 + ReLU(x)))."""
+_UNRECORDED = (
+    "pooling", "saturation", "expansion", "query", "query_weighting", "bow_special_tokens", "block_special_terms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +92,15 @@ class CheckpointNotes:
     """Sides that learn nothing; they are encoded without torch and transformers."""
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the files of tokenizer and towers, by path; empty in checkpoints of earlier versions."""
+    prompts: dict[str, str] = field(default_factory=dict)
+    """Text before each text of a side, such as ``{"query": "query: "}``."""
+    # of folders of other tools only; never stored
+    towers: dict[str, str] = field(default_factory=dict)
+    """Folders of the towers below that of the model."""
+    unrecorded: tuple[str, ...] = ()
+    """Settings that the folder does not say, so that they may be changed."""
+    assumed_length: bool = False
+    """Whether ``max_length`` is assumed because the folder does not say it."""
 
     def check(self, where: str) -> None:
         """Raise if a value is out of range; ``where`` opens the message."""
@@ -83,29 +122,47 @@ class CheckpointNotes:
         """Raise if a file of the tokenizer, or of one of ``towers``, is not the one that was saved."""
         folders = {"", *(f"towers/{tower}" for tower in towers)}
         for name, recorded in self.files.items():
-            if name.rpartition("/")[0] in folders and not _is_file_with(folder / name, recorded):
+            path = folder / name
+            if name.rpartition("/")[0] in folders and not (path.is_file() and sha256(path) == recorded):
                 raise LearnedSparseError(
-                    f"{folder / name}: missing, or not the file that was saved (its SHA-256 is not that of {NOTES}); "
+                    f"{path}: missing, or not the file that was saved (its SHA-256 is not that of {NOTES}); "
                     "copy the checkpoint again"
                 )
 
-    @property
-    def unrecorded(self) -> tuple[str, ...]:
-        """Settings that the folder does not say, so that they may be changed."""
-        return ()
-
-    @property
-    def assumed_length(self) -> bool:
-        """Whether ``max_length`` is assumed because the folder does not say it."""
-        return False
-
     def tower_folder(self, folder: Path, tower: str) -> Path:
-        """The folder of a tower's weights."""
-        return folder / "towers" / tower
+        """The folder of a tower's weights; raise if another tool has none."""
+        if not self.towers:
+            return folder / "towers" / tower
+        if tower not in self.towers:
+            raise LearnedSparseError(
+                f"{folder}: has no weights of its own for the tower {tower!r}; join two folders with "
+                "encoders.export --to learned-sparse --query-checkpoint"
+            )
+        return folder / self.towers[tower]
 
     def tokenizer_folder(self, folder: Path) -> Path:
-        """The folder of the tokenizer."""
-        return folder
+        """The folder of the tokenizer; of another tool, that of the document's tower."""
+        return folder / self.towers.get("document", "")
+
+    def weights_sha256(self, folder: Path, tower: str) -> dict[str, str]:
+        """SHA-256 of the weights of a tower by file name; for files that ``check_files`` checked the recorded one."""
+        files = self.tower_folder(folder, tower)
+        return {
+            path.name: self.files.get(path.relative_to(folder).as_posix()) or sha256(path)
+            for path in sorted(path for pattern in _WEIGHTS for path in files.glob(pattern))
+        }
+
+    def description(
+        self, folder: Path, side: str, settings: Mapping[str, Any], towers: Iterable[str], tokenizer: Any
+    ) -> dict[str, Any]:
+        """What the description of vectors says of the checkpoint; ``towers`` are those that the vectors depend on."""
+        return {
+            "architecture": self.architecture,
+            "settings": dict(settings),
+            "side": side,
+            "weights_sha256": {tower: self.weights_sha256(folder, tower) for tower in towers},
+            "tokenizer_sha256": tokenizer_sha256(tokenizer),
+        } | ({"prompt": self.prompts[side]} if side in self.prompts else {})
 
     def quantizer(self, side: str) -> Quantizer | None:
         """The quantizer of one side; None if it has to be calibrated first."""
@@ -113,38 +170,11 @@ class CheckpointNotes:
         return None if content is None else Quantizer.from_json(content)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ForeignNotes(CheckpointNotes):
-    """Notes of a folder of another tool; they are never written."""
-
-    foreign: Foreign
-
-    @property
-    def unrecorded(self) -> tuple[str, ...]:
-        """Settings that the folder does not say, so that they may be changed."""
-        return self.foreign.unrecorded
-
-    @property
-    def assumed_length(self) -> bool:
-        """Whether ``max_length`` is assumed because the folder does not say it."""
-        return self.foreign.assumed_length
-
-    def tower_folder(self, folder: Path, tower: str) -> Path:
-        """The folder of a tower's weights; raise if there are none."""
-        if tower not in self.foreign.towers:
-            raise LearnedSparseError(
-                f"{folder}: has no weights of its own for the tower {tower!r}; join two folders with "
-                "encoders.export --to learned-sparse --query-checkpoint"
-            )
-        return folder / self.foreign.towers[tower]
-
-    def tokenizer_folder(self, folder: Path) -> Path:
-        """The folder of the tokenizer: that of the document's tower."""
-        return folder / self.foreign.towers["document"]
-
-
 def read_notes(folder: Path) -> CheckpointNotes:
-    """The notes of a checkpoint folder, or what ``read_foreign`` says of a folder of another tool."""
+    """The notes of a checkpoint folder, or a description of a folder of another tool.
+
+    Raises if vectors of the other tool cannot be computed exactly.
+    """
     path = folder / NOTES
     if path.exists():
         if folder_kind(folder) == "a Lucene index":
@@ -154,15 +184,16 @@ def read_notes(folder: Path) -> CheckpointNotes:
             raise LearnedSparseError(
                 f"{path}: format {content.get('format')!r}, this version reads {FORMAT}; upgrade learned_sparse"
             )
+        if unknown := _NOT_STORED & content.keys():
+            raise LearnedSparseError(f"{path}: unknown key {min(unknown)!r}")
         notes = parse(CheckpointNotes, content, str(path))
         notes.check(str(path))
-    elif (folder / "config.json").exists() or (folder / MODULES).exists():
-        notes = _foreign_notes(folder)
-    else:
-        raise wrong_path(
-            folder, f"a checkpoint (neither {NOTES} nor the config.json of a masked-LM)", "name another folder"
-        )
-    return notes
+        return notes
+    if (folder / "config.json").exists() or (folder / MODULES).exists():
+        return _of_other_tool(folder)
+    raise wrong_path(
+        folder, f"a checkpoint (neither {NOTES} nor the config.json of a masked-LM)", "name another folder"
+    )
 
 
 def is_sparse_encoder(name: str, revision: str | None = None) -> bool:
@@ -176,12 +207,10 @@ def is_sparse_encoder(name: str, revision: str | None = None) -> bool:
 
 
 def write_notes(folder: Path, notes: CheckpointNotes) -> None:
-    """Write ``learned_sparse.json`` atomically, without empty ``bags`` and ``files``."""
+    """Write ``learned_sparse.json`` atomically, without empty ``bags``, ``files`` and ``prompts``."""
     content = dataclasses.asdict(notes)
-    for key in ("bags", "files"):
-        if not content[key]:
-            del content[key]
-    write_record(folder / NOTES, content)
+    left_out = {*_NOT_STORED, *(key for key in ("bags", "files", "prompts") if not content[key])}
+    write_record(folder / NOTES, {key: value for key, value in content.items() if key not in left_out})
 
 
 def hash_files(folder: Path, files: Iterable[Path]) -> dict[str, str]:
@@ -215,26 +244,235 @@ def changed_keys(
     return changed
 
 
-def _foreign_notes(folder: Path) -> ForeignNotes:
-    foreign = read_foreign(folder)
-    return ForeignNotes(
-        format=FORMAT,
-        architecture=foreign.architecture,
-        settings=foreign.settings,
-        vocabulary_size=foreign.vocabulary_size,
-        max_length=foreign.max_length,
-        quantizers={side: Quantizer(foreign.scale).to_json() for side in SIDES},
-        foreign=foreign,
-    )
-
-
-def _is_file_with(path: Path, recorded: str) -> bool:
-    return path.is_file() and sha256(path) == recorded
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
+
+
+def _foreign(settings: dict[str, Any], size: int, lengths: dict[str, int], **others: Any) -> CheckpointNotes:
+    """A SPLADE of another tool, unless ``others`` say otherwise."""
+    scale = others.pop("scale", 100.0)
+    values: dict[str, Any] = {"architecture": "splade", "towers": {"document": ""}, **others}
+    return CheckpointNotes(
+        format=FORMAT, settings=settings, vocabulary_size=size, max_length=lengths,
+        quantizers={side: Quantizer(scale).to_json() for side in SIDES}, **values,
+    )  # fmt: skip
+
+
+def _of_other_tool(folder: Path) -> CheckpointNotes:
+    if (folder / MODULES).exists():
+        return _sentence_transformers(folder)
+    if (folder / _ROUTER).exists():
+        _refuse(folder / _ROUTER, f"a Router without {MODULES}")
+    size = _vocabulary_size(folder)
+    if (folder / IDF).exists():
+        # the code in the model cards of opensearch-project/opensearch-neural-sparse-encoding-doc-*
+        settings = {"pooling": "max", "query": "bag-of-words", "query_weighting": "idf"}
+        return _foreign(
+            {**settings, "block_special_terms": "special"}, size, dict.fromkeys(SIDES, _length(folder)),
+            towers={"document": "", "query_weights": ""}, unrecorded=("saturation", "block_special_terms"),
+        )  # fmt: skip
+    tensors = [name for path in folder.glob("*.safetensors") for name in safetensors_names(path)]
+    if any(name.startswith(_DEEP_IMPACT_HEAD) for name in tensors):
+        _refuse(folder, "DeepImpact weighs whole words, which are no tokens of its vocabulary")
+    if any(name.startswith(UNICOIL_HEAD) for name in tensors):
+        # as Pyserini's UniCoilEncoder: every token but [CLS] is a term; impacts are round(w / 5 * 256)
+        lengths = {"query": min(128, _positions(folder)), "document": min(512, _positions(folder))}
+        unicoil: dict[str, Any] = {"bow_special_tokens": "separators", "expanded": False}
+        return _foreign(unicoil, size, lengths, architecture="unicoil", scale=51.2)
+    stated = _stated_length(folder)
+    lengths = dict.fromkeys(SIDES, stated or min(256, _positions(folder)))  # as naver/splade
+    return _foreign({"pooling": "max"}, size, lengths, unrecorded=_UNRECORDED, assumed_length=stated is None)
+
+
+def _sentence_transformers(folder: Path) -> CheckpointNotes:
+    path = folder / MODULES
+    content = read_json(path)
+    modules = content if isinstance(content, list) else []
+    rows = [entry for entry in modules if isinstance(entry, Mapping)]
+    names = [_class(row.get("type")) for row in rows]
+    settings = _mapping(folder / "config_sentence_transformers.json", optional=True)
+    if settings.get("similarity_fn_name") not in {None, "dot"}:
+        _refuse(folder / "config_sentence_transformers.json", "scores are no dot products")
+    if names == ["Router"] and len(rows) == len(modules):
+        if rows[0].get("path") != "":
+            _refuse(path, "its Router is not in this folder")
+        return dataclasses.replace(_router(folder), prompts=_prompts(settings))
+    if len(rows) != len(modules) or names not in (
+        ["MLMTransformer", "SpladePooling"],
+        ["Transformer", "SpladePooling"],
+    ):
+        _refuse(path, f"its modules are {', '.join(names) or 'not listed'}, not a masked-LM and SpladePooling")
+    for name in (IDF, _ROUTER):
+        if (folder / name).exists():
+            _refuse(folder / name, f"queries have an encoder of their own, which {MODULES} does not name")
+    below = rows[1].get("path")
+    if rows[0].get("path") != "" or not (isinstance(below, str) and is_name(below)):
+        _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
+    _check_transformer(folder)
+    lengths = dict.fromkeys(SIDES, _length(folder))
+    return _foreign(_pooling(folder / below), _vocabulary_size(folder), lengths, prompts=_prompts(settings))
+
+
+def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Prompts that ``encode_query`` and ``encode_document`` of sentence-transformers 6 use."""
+    prompts = _mapping_in(settings, "prompts")
+    return {side: prompt for side in SIDES if isinstance(prompt := prompts.get(side), str) and prompt}
+
+
+def _router(folder: Path) -> CheckpointNotes:
+    """A module list for each side: the same masked-LM, another one, or static weights of queries."""
+    path = next((path for name in (_ROUTER, "config.json") if (path := folder / name).exists()), folder / _ROUTER)
+    content = _mapping(path)
+    types, routes = _mapping_in(content, "types"), _mapping_in(content, "structure")
+    if set(routes) != {"query", "document"} or not all(isinstance(route, list) for route in routes.values()):
+        _refuse(path, f"its routes are {', '.join(map(str, routes)) or 'not listed'}, not lists for query and document")
+    for name in (name for route in routes.values() for name in route):
+        if not (name == "" or (isinstance(name, str) and is_name(name))) or name not in types:
+            _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
+    kinds = {side: [_class(types[name]) for name in route] for side, route in routes.items()}
+    document = _splade_route(folder, path, "document", routes["document"], kinds["document"])
+    settings, lengths = _pooling(folder / routes["document"][1]), {"document": _length(document)}
+    towers = {"document": routes["document"][0]}
+    if routes["query"] == routes["document"]:
+        lengths["query"] = lengths["document"]
+    elif kinds["query"] == ["SparseStaticEmbedding"]:
+        query = folder / routes["query"][0]
+        _check_tokenizers(document, query)
+        towers["query_weights"] = routes["query"][0]
+        settings |= {"query": "bag-of-words", "query_weighting": "learned"}
+        lengths["query"] = _static_length(query)
+    else:
+        query = _splade_route(folder, path, "query", routes["query"], kinds["query"])
+        _check_tokenizers(document, query)
+        if _pooling(folder / routes["query"][1]) != settings:
+            _refuse(path, "queries and documents are pooled differently")
+        towers["query"] = routes["query"][0]
+        settings |= {"query": "separate"}
+        lengths["query"] = _length(query)
+    return _foreign(settings, _vocabulary_size(document), lengths, towers=towers)
+
+
+def _splade_route(folder: Path, path: Path, side: str, route: Sequence[str], kinds: Sequence[str]) -> Path:
+    """The folder of the masked-LM of a route."""
+    if len(kinds) != 2 or kinds[0] not in {"MLMTransformer", "Transformer"} or kinds[1] != "SpladePooling":
+        listed = ", ".join(kinds) or "not listed"
+        _refuse(path, f"the modules of the side {side} are {listed}, not a masked-LM and SpladePooling")
+    _check_transformer(folder / route[0])
+    return folder / route[0]
+
+
+def _check_transformer(folder: Path) -> None:
+    path = folder / "sentence_bert_config.json"
+    content = _mapping(path, optional=True)
+    if (task := content.get("transformer_task", _TASK)) != _TASK:
+        _refuse(path, f"its transformer_task is {task!r}, not {_TASK!r}")
+    if content.get("do_lower_case"):
+        _refuse(path, "texts are lower-cased before the tokenizer reads them")
+
+
+def _pooling(folder: Path) -> dict[str, Any]:
+    """Settings of SPLADE for a SpladePooling."""
+    path = folder / "config.json"
+    content = _mapping(path)
+    pooling, activation = content.get("pooling_strategy", "max"), content.get("activation_function", "relu")
+    known = pooling in ("max", "sum") and activation in ("relu", "log1p_relu")
+    if not known or (pooling == "sum" and activation != "relu"):
+        _refuse(path, f"pooling_strategy {pooling!r} with activation_function {activation!r}")
+    return {"pooling": pooling} | ({} if activation == "relu" else {"saturation": _SATURATION[activation]})
+
+
+def _check_tokenizers(document: Path, query: Path) -> None:
+    if tokenizer_sha256(read_tokenizer(document)) != tokenizer_sha256(read_tokenizer(query)):
+        _refuse(query / TOKENIZER, f"tokenizes otherwise than {document / TOKENIZER}")
+
+
+def _length(folder: Path) -> int:
+    """Tokens of a masked-LM: as the folder says, else as many as the model can read."""
+    return _stated_length(folder) or _positions(folder)
+
+
+def _stated_length(folder: Path) -> int | None:
+    """Tokens of a masked-LM as sentence-transformers read it: ``max_seq_length``, else the limit of the tokenizer."""
+    recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
+    length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+    if not isinstance(length, int | float) or length >= _UNLIMITED:
+        return None
+    return int(min(length, _positions(folder)))
+
+
+def _static_length(folder: Path) -> int:
+    """Tokens of a SparseStaticEmbedding, which adds no special tokens; ours counts them."""
+    length = _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length", _UNLIMITED)
+    limit = length if isinstance(length, int | float) else _UNLIMITED
+    return int(min(limit, _UNLIMITED)) + int(read_tokenizer(folder).num_special_tokens_to_add(False))
+
+
+def _positions(folder: Path) -> int:
+    return int(getattr(read_config(folder, folder), "max_position_embeddings", None) or _POSITIONS)
+
+
+def _vocabulary_size(folder: Path) -> int:
+    config = read_config(folder, folder)
+    if not isinstance(size := getattr(config, "vocab_size", None), int):
+        raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
+    return size
+
+
+def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]:
+    """Weights of terms ``(vocabulary,)``: of a checkpoint, of OpenSearch's ``idf.json``, or a SparseStaticEmbedding."""
+    path, key = folder / TABLE, "weights"
+    if (folder / IDF).exists():
+        path, weights = folder / IDF, _idf(folder)
+    else:
+        if not path.exists() and (folder / "model.safetensors").exists():
+            path, key = folder / "model.safetensors", STATIC_WEIGHT
+            if "path" in _mapping(folder / "config.json", optional=True):
+                _refuse(folder / "config.json", "its weights are in another file or repository")
+        try:
+            weights = np.asarray(load_file(path)[key], np.float32)
+        except (OSError, KeyError, SafetensorError) as error:
+            raise LearnedSparseError(f"{path}: no table of weights ({error}); copy the checkpoint again") from error
+    if weights.shape != (size or len(weights),) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise LearnedSparseError(
+            f"{path}: not {size or len(weights):,} weights of terms, finite and 0 or above; copy the checkpoint again"
+        )
+    return weights
+
+
+def _idf(folder: Path) -> npt.NDArray[np.float32]:
+    content, vocabulary = _mapping(folder / IDF), read_tokenizer(folder).get_vocab()
+    weights = np.zeros(_vocabulary_size(folder), np.float32)
+    for term, weight in content.items():
+        if not isinstance(weight, int | float) or vocabulary.get(term, len(weights)) >= len(weights):
+            raise LearnedSparseError(f"{folder / IDF}: {term!r} is no token of the model, or {weight!r} no number")
+        weights[vocabulary[term]] = weight
+    return weights
+
+
+def _class(name: Any) -> str:
+    return str(name).rpartition(".")[2]
+
+
+def _mapping(path: Path, *, optional: bool = False) -> Mapping[str, Any]:
+    if optional and not path.exists():
+        return {}
+    content = read_json(path)
+    if not isinstance(content, Mapping):
+        raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
+    return content
+
+
+def _mapping_in(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = content.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _refuse(path: Path, reason: str) -> NoReturn:
+    raise LearnedSparseError(
+        f"{path}: {reason}; SPLADE here would give other vectors. It reads max pooling of log(1 + ReLU) or of "
+        "log(1 + log(1 + ReLU)), sum pooling of log(1 + ReLU), and static weights of queries"
+    )

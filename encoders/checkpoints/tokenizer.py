@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from learned_sparse.core.terms import unfit_reason
 
 TOKENIZER = "tokenizer.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
+_WORD_MARKS = ("Ġ", "▁")
+"""First letter of a token that begins a word, of byte-level BPE and of SentencePiece."""
 _LOCK = threading.Lock()
 
 
@@ -64,6 +67,17 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.terms)
+
+    @property
+    def continues(self) -> list[bool]:
+        """Whether each token continues a word: ``##s`` of BERT; letters without ``Ġ`` or ``▁`` of other tokenizers.
+
+        >>> Vocabulary(["Ġlift", "s", "."], (), None, ()).continues, Vocabulary(["lift", "##s"], (), None, ()).continues
+        ([False, True, False], [False, True])
+        """
+        if any(term.startswith(_WORD_MARKS) for term in self.terms):
+            return [term[:1].isalnum() and not term.startswith(_WORD_MARKS) for term in self.terms]
+        return [term.startswith("##") for term in self.terms]
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any, size: int) -> Vocabulary:
@@ -114,12 +128,28 @@ def pair_of(text: str) -> str | tuple[str, str]:
     return (original, expansion) if mark else original
 
 
-def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], **options: Any) -> Any:
-    """``tokenizer`` applied to ``texts``; a text with expansion becomes ``[CLS] text [SEP] expansion [SEP]``.
+def with_word_marks(tokenizer: Tokenizer) -> Tokenizer | None:
+    """A byte-level tokenizer that treats the first word of a text as the others; None if ``tokenizer`` does already.
+
+    Without it, a bag of words has two dimensions for a word: ``lift`` at the beginning of a text, else ``Ġlift``.
+    """
+    content = json.loads(tokenizer.to_str())
+    first = content["pre_tokenizer"] or {}
+    parts = [part for part in first.get("pretokenizers", [first]) if part.get("type") == "ByteLevel"]
+    if not parts or any(part["add_prefix_space"] for part in parts):
+        return None
+    parts[0]["add_prefix_space"] = True
+    return Tokenizer.from_str(json.dumps(content))
+
+
+def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], *, prompt: str = "", **options: Any) -> Any:
+    """``tokenizer`` applied to ``texts``, each after ``prompt``.
+
+    A text with expansion becomes ``[CLS] text [SEP] expansion [SEP]``.
 
     With ``truncation=True`` the longer part of a pair is cut first. Threads take turns: tokenizers of transformers keep
     truncation and padding as a state, which each call sets.
     """
-    pairs = [pair_of(text) for text in texts]
+    pairs = [pair_of(prompt + text) for text in texts]
     with _LOCK:
         return tokenizer(pairs, **options)

@@ -14,38 +14,27 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from encoders.backbone import (
+from encoders.backbone.device import (
     DTYPES,
-    Tower,
     choose_device,
     choose_dtype,
     compile_towers,
     default_batch_size,
     limit_threads,
-    load_tokenizer,
-    prepare_for_inference,
     to_device,
 )
-from encoders.checkpoints import (
-    CheckpointNotes,
-    Vocabulary,
-    as_json,
-    check_sizes,
-    check_vocabulary,
-    tokenize_texts,
-    tokenizer_sha256,
-    unwritable_ids,
-)
+from encoders.backbone.pretrained import load_tokenizer
+from encoders.backbone.towers import Tower
+from encoders.checkpoints.notes import NOTES, CheckpointNotes, as_json, check_sizes
+from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, unwritable_ids
 from encoders.encoding.batches import BatchSize, keep_top_k, pad
-from encoders.encoding.model import architecture_named, change_settings, default_quantizer, settings_of
 from encoders.encoding.reading import WordFinder, make_reading
-from encoders.head import attribute
-from encoders.models import Architecture
+from encoders.models import architecture_named
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import sha256
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
+from learned_sparse.core.settings import parse
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +75,7 @@ class CheckpointEncoder(Encoder):
         dtype: str,
         top_k: int | None = None,
         batch_size: str | int | None = None,
+        prompt: str = "",
         quantizer: Quantizer | None = None,
         description: Mapping[str, Any] | None = None,
         uses_expanded: bool = False,
@@ -97,8 +87,10 @@ class CheckpointEncoder(Encoder):
         ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: the default of the device.
         ``longest_input``: tokens that the model can read; ``None``: no limit.
         """
-        self.weigher = weigher.to(device=device, dtype=DTYPES[dtype]).eval()
-        self.tokenizer, self.max_length = tokenizer, max_length
+        self.weigher = weigher.to(device).eval()
+        for parameter in weigher.parameters():  # not the buffers: rotary frequencies stay exact
+            parameter.data = parameter.data.to(DTYPES[dtype])
+        self.tokenizer, self.max_length, self._prompt = tokenizer, max_length, prompt
         self.terms = terms
         self.description = dict(description or {})
         self.quantizer = quantizer
@@ -119,8 +111,8 @@ class CheckpointEncoder(Encoder):
         """``longest_input``, the tokens that the model can read, and ``{"screened": {tower: whether its head screens
         terms in int8}}``, once it has measured what is faster.
         """
-        screens = {name: module.screen for name, module in self.weigher.named_modules() if isinstance(module, Tower)}
-        used = {name: screen.used for name, screen in screens.items() if screen and screen.used is not None}
+        towers = {name: module for name, module in self.weigher.named_modules() if isinstance(module, Tower)}
+        used = {name: tower.screened for name, tower in towers.items() if tower.screened is not None}
         longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
         return longest | ({"screened": used} if used else {})
 
@@ -159,18 +151,22 @@ class CheckpointEncoder(Encoder):
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
         input_ids = to_device(torch.tensor(tokenized["input_ids"]), self._device)
         columns = to_device(torch.from_numpy(batch.indices.astype(np.int64)), self._device)
+        from encoders.head.attribution import attribute
+
         shares = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
         return make_reading(
             tokenized.encodings[0],
             batch,
             shares=(entry for part in shares if not part.gate for entry in part.entries()),
             gate=(entry for part in shares if part.gate for entry in part.entries()),
+            prompt=self._prompt,
         )
 
     def _tokenized(self, texts: Sequence[str]) -> Any:
         return tokenize_texts(
             self.tokenizer,
             texts,
+            prompt=self._prompt,
             truncation=True,
             max_length=self.max_length,
             padding=False,
@@ -220,19 +216,19 @@ def load_checkpoint_encoder(
     notes: CheckpointNotes,
     side: Side,
     name: str,
+    settings: Mapping[str, Any] | None = None,
+    max_length: int | None = None,
+    top_k: int | None = None,
     *,
     device: str | None = None,
     dtype: str | None = None,
-    max_length: int | None = None,
-    top_k: int | None = None,
     batch_size: str | int | None = None,
-    settings: Mapping[str, Any] | None = None,
     compile: bool = False,  # noqa: A002 - the name that torch uses
 ) -> CheckpointEncoder:
-    """``encoders.encoding.load_encoder`` for a side with networks; ``name`` opens error messages."""
+    """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
-    before = settings_of(notes, folder)
-    chosen, changed = change_settings(notes.architecture, before, settings or {}, name, notes.unrecorded)
+    before = parse(family.settings, notes.settings, f"{folder / NOTES}: settings")
+    chosen, changed = family.changed(before, settings or {}, name, notes.unrecorded)
     assumptions = []
     if "pooling" in notes.unrecorded and "pooling" not in (settings or {}):
         assumptions.append("max pooling (--set pooling=sum corrects it)")
@@ -240,24 +236,25 @@ def load_checkpoint_encoder(
         assumptions.append(f"texts of {notes.max_length[side]} tokens (--max-length)")
     if assumptions:
         _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
-    notes.check_files(folder, family.towers(chosen, side))
+    names = family.towers(chosen, side)
+    notes.check_files(folder, names)
     tokenizer = load_tokenizer(notes.tokenizer_folder(folder))
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
-    towers = {
-        tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower))
-        for tower in family.towers(chosen, side)
-    }
     limit_threads()
-    for tower in towers.values():
-        check_vocabulary(tokenizer.get_vocab(), tower.vocabulary_size, notes.vocabulary_size, name)
     chosen_device = choose_device(device)
     # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
-    chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if towers else "fp32"
+    chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if names else "fp32"
+    towers = {tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower)) for tower in names}
+    for tower in towers.values():
+        check_vocabulary(tokenizer.get_vocab(), tower.vocabulary_size, notes.vocabulary_size, name)
     length = notes.max_length[side] if max_length is None else max_length
-    limits = [tower.longest_input for tower in towers.values() if tower.longest_input]
-    longest_input = min(limits, default=None)
+    longest_input = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
     check_sizes(name, length, top_k, longest_input)
-    keeps_quantizer = changed <= family.query_only_settings
+    # weights that only queries read do not depend on the settings of queries
+    defaults = family.settings()
+    unchanged = {name: getattr(defaults, name) for name in family.query_only_settings}
+    described = family.towers(dataclasses.replace(chosen, **unchanged), side)
+    quantizer = notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
@@ -267,38 +264,17 @@ def load_checkpoint_encoder(
         dtype=chosen_dtype,
         top_k=top_k,
         batch_size=batch_size,
-        quantizer=notes.quantizer(side) if keeps_quantizer else default_quantizer(family, chosen, side),
-        description={
-            "architecture": notes.architecture,
-            "settings": as_json(chosen),
-            "side": side,
-            "scoring": family.scoring(chosen),
-            "weights_sha256": {
-                tower: _hashes(notes.tower_folder(folder, tower))
-                for tower in family.towers(_without_query_changes(family, chosen), side)
-            },
-            "tokenizer_sha256": tokenizer_sha256(tokenizer),
-            "max_length": length,
-            "dtype": chosen_dtype,
-            "top_k": top_k,
-        },
+        prompt=notes.prompts.get(side, ""),
+        quantizer=quantizer,
+        description=notes.description(folder, side, as_json(chosen), described, tokenizer)
+        | {"scoring": family.scoring(chosen), "max_length": length, "dtype": chosen_dtype, "top_k": top_k},
         uses_expanded=side == "document" and family.uses_expanded(chosen),
         query_only_settings=family.query_only_settings,
         longest_input=longest_input,
     )
     if compile:
-        compile_towers(encoder.weigher, name)
+        compile_towers(towers, name)
     elif chosen_device.type == "cpu":
-        prepare_for_inference(encoder.weigher)
+        for tower in towers.values():
+            tower.prepare_for_inference()
     return encoder
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of the weights of a tower; those of queries may be ``idf.json``."""
-    return {path.name: sha256(path) for path in sorted((*folder.glob("*.safetensors"), *folder.glob("idf.json")))}
-
-
-def _without_query_changes(family: Architecture, settings: Any) -> Any:
-    """``settings`` with defaults for those that only queries depend on: the weights listed do not depend on them."""
-    defaults = family.settings()
-    return dataclasses.replace(settings, **{name: getattr(defaults, name) for name in family.query_only_settings})

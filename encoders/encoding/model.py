@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from encoders.backbone import OUTPUT_BIAS, load_tokenizer
-from encoders.checkpoints import (
+from encoders.backbone.lora import Lora
+from encoders.backbone.pretrained import OUTPUT_BIAS, Attention, load_tokenizer
+from encoders.checkpoints.hub import locate, published_settings
+from encoders.checkpoints.notes import (
     FORMAT,
     MAX_LENGTH,
     NOTES,
-    TOKENIZER,
     BagNotes,
     CheckpointNotes,
-    Vocabulary,
     as_json,
-    changed_keys,
-    check_vocabulary,
     hash_files,
-    locate,
-    published_settings,
     read_notes,
-    read_tokenizer,
-    tokenizer_sha256,
     write_notes,
 )
-from encoders.models import ARCHITECTURES, QUERY_WEIGHTS, SIDES, Architecture, BagOfWords, TermWeighers
-from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from encoders.checkpoints.tokenizer import (
+    TOKENIZER,
+    Vocabulary,
+    check_vocabulary,
+    read_tokenizer,
+    tokenizer_sha256,
+    with_word_marks,
+)
+from encoders.models import SIDES, architecture_named
+from encoders.models.architecture import TermWeighers
+from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
@@ -48,6 +51,7 @@ class LoadedModel:
     """The settings dataclass of the architecture."""
     weighers: TermWeighers
     towers: dict[str, Any]
+    """Towers by name (``encoders.backbone.towers.Tower``)."""
     tokenizer: Any
     """A tokenizer of transformers."""
     max_length: dict[str, int]
@@ -56,6 +60,8 @@ class LoadedModel:
     """One per side; None if it has to be calibrated first."""
     recipe: Any = None
     training: Any = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    """Text before each text of a side."""
 
 
 def new_model(
@@ -68,22 +74,34 @@ def new_model(
     revision: str | None = None,
     output_bias: float = OUTPUT_BIAS,
     max_length: Mapping[str, int] | None = None,
+    attention: Attention = "bidirectional",
+    lora: Lora | None = None,
 ) -> LoadedModel:
-    """An untrained model whose towers all start from ``backbone`` (see ``encoders.backbone.load_backbone``)."""
+    """An untrained model whose towers all start from ``backbone`` (see ``encoders.backbone.towers.TowerKind``)."""
     family = architecture_named(architecture)
     parsed = parse(family.settings, settings, f"settings of {architecture}")
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
         towers = {
             name: family.tower(parsed, name).from_backbone(
-                backbone, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias
+                backbone,
+                revision=revision,
+                num_hidden_layers=num_hidden_layers,
+                output_bias=output_bias,
+                attention=attention,
+                lora=lora,
             )
             for name in family.tower_names(parsed)
         }
     tokenizer = load_tokenizer(locate(backbone, revision))
+    if tokenizer.pad_token_id is None:  # of decoder LMs
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.is_fast and (marked := with_word_marks(tokenizer.backend_tokenizer)):
+        tokenizer._tokenizer = marked  # noqa: SLF001  (there is no public setter)
+        tokenizer.add_prefix_space = True
     longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])
     lengths = {side: (max_length or {}).get(side, longest) for side in SIDES}
-    quantizers = {side: default_quantizer(family, parsed, side) for side in SIDES}
+    quantizers = {side: family.quantizer(parsed, side) for side in SIDES}
     return _assemble(architecture, parsed, towers, tokenizer, max_length=lengths, quantizers=quantizers)
 
 
@@ -117,6 +135,7 @@ def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
         training=model.training,
         bags=_bags(model, folder, size),
         files=hash_files(folder, files),
+        prompts=model.prompts,
     )
     write_notes(folder, notes)
 
@@ -128,7 +147,7 @@ def load_checkpoint(
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
-    """The model in a checkpoint folder or Hub repository, ours or one that ``encoders.checkpoints.foreign`` reads.
+    """The model in a checkpoint folder or Hub repository, ours or one of another tool.
 
     A checkpoint of another architecture than ``architecture`` is an error. ``settings`` are changes that the checkpoint
     allows.
@@ -138,9 +157,9 @@ def load_checkpoint(
     if architecture is not None and architecture != notes.architecture:
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
-    before = settings_of(notes, folder)
+    before = parse(family.settings, notes.settings, f"{folder / NOTES}: settings")
     settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
-    chosen, changed = change_settings(notes.architecture, before, settings, str(name), notes.unrecorded)
+    chosen, changed = family.changed(before, settings, str(name), notes.unrecorded)
     towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
     notes.check_files(folder, towers)
     return _assemble(
@@ -150,13 +169,12 @@ def load_checkpoint(
         load_tokenizer(notes.tokenizer_folder(folder)),
         max_length=notes.max_length,
         quantizers={
-            side: notes.quantizer(side)
-            if changed <= family.query_only_settings
-            else default_quantizer(family, chosen, side)
+            side: notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
             for side in SIDES
         },
         recipe=notes.recipe,
         training=notes.training,
+        prompts=notes.prompts,
     )
 
 
@@ -178,37 +196,12 @@ def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
         quantizers={"document": document.quantizers["document"], "query": query.quantizers["query"]},
         recipe=document.recipe,
         training=document.training,
+        prompts={
+            side: prompt
+            for side, model in (("document", document), ("query", query))
+            if (prompt := model.prompts.get(side))
+        },
     )
-
-
-def settings_of(notes: CheckpointNotes, folder: Path) -> Any:
-    """The settings dataclass of the architecture, with the values in ``notes``."""
-    return parse(architecture_named(notes.architecture).settings, notes.settings, f"{folder / NOTES}: settings")
-
-
-def change_settings(
-    architecture: str, settings: Any, changes: Mapping[str, Any], name: str, unrecorded: Collection[str] = ()
-) -> tuple[Any, frozenset[str]]:
-    """``settings`` with ``changes``, and the fields that differ.
-
-    The architecture's ``changeable`` fields may be changed, and those that are ``unrecorded`` in the checkpoint.
-    """
-    family, before = architecture_named(architecture), as_json(settings)
-    after = parse(family.settings, {**before, **changes}, f"{name}: settings")
-    return after, changed_keys(name, before, as_json(after), family.changeable.union(unrecorded))
-
-
-def architecture_named(name: str) -> Architecture:
-    """An entry of ``ARCHITECTURES``; an unknown name is an error that suggests the nearest one."""
-    if name not in ARCHITECTURES:
-        raise LearnedSparseError(f"unknown architecture {name!r}{did_you_mean(name, ARCHITECTURES)}")
-    return ARCHITECTURES[name]
-
-
-def default_quantizer(family: Architecture, settings: Any, side: Side) -> Quantizer | None:
-    """The quantizer of the architecture; None if it has to be calibrated first."""
-    scale = family.scale(settings, side)
-    return None if scale is None else Quantizer(scale)
 
 
 def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenizer: Any, **rest: Any) -> LoadedModel:
@@ -218,7 +211,7 @@ def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenize
     size = sizes.pop()
     check_vocabulary(tokenizer.get_vocab(), size, size, architecture)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, size)
-    weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
+    weighers = architecture_named(architecture).build(settings, towers, vocabulary)
     return LoadedModel(
         architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
     )

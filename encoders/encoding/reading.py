@@ -41,14 +41,24 @@ def _words(encoding: Any) -> list[Word]:
     return [(min(start for start, _ in word), max(end for _, end in word), len(word)) for word in spans]
 
 
-def make_reading(encoding: Any, batch: SparseBatch, shares: Iterable[Entry], gate: Iterable[Entry] = ()) -> Reading:
+def make_reading(
+    encoding: Any, batch: SparseBatch, shares: Iterable[Entry], gate: Iterable[Entry] = (), prompt: str = ""
+) -> Reading:
     """The explanation of the only row of ``batch``; ``encoding`` is an ``Encoding`` of the package tokenizers.
 
-    ``shares`` and ``gate`` may be in any order. Weights are in descending order.
+    ``shares`` and ``gate`` may be in any order. Weights are in descending order. Tokens of ``prompt``, which comes
+    before the text, have the span (0, 0), as special tokens have.
     """
+    shift = {None: 0, 0: len(prompt), 1: 0}  # by sequence: special tokens, text, expansion
     columns = (encoding.tokens, encoding.offsets, encoding.sequence_ids, encoding.word_ids)
     tokens = tuple(
-        Token(text, start, end, sequence, None if sequence is None else word)
+        Token(
+            text,
+            max(start - shift[sequence], 0),
+            max(end - shift[sequence], 0),
+            sequence,
+            None if sequence is None else word,
+        )
         for text, (start, end), sequence, word in zip(*columns, strict=True)
     )
     terms, shares_of, gate_of = batch.terms, _by_dimension(shares), _by_dimension(gate)

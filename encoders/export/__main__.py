@@ -30,8 +30,9 @@ def main(argv: list[str] | None = None) -> int:
     scores = read_json(options.scores) if options.scores else {}
     if not isinstance(scores, dict):
         raise LearnedSparseError(f"{options.scores}: expected an object of scores, got {type(scores).__name__}")
-    from encoders.encoding import join_sides, load_checkpoint
-    from encoders.export import export_model, push_to_hub
+    from encoders.encoding.model import join_sides, load_checkpoint
+    from encoders.export.exporting import export_model
+    from encoders.export.hub import push_to_hub
 
     settings = parse_changes(options.set)
     checkpoint = options.checkpoint or default_checkpoint(options.model)

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from encoders.checkpoints import as_json
-from encoders.encoding import LoadedModel
+from encoders.checkpoints.notes import as_json
+from encoders.encoding.model import LoadedModel
 
 USES = {
     "sentence-transformers": """\

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import as_json
-from encoders.encoding import LoadedModel, save_checkpoint
+from encoders.checkpoints.notes import as_json
+from encoders.encoding.model import LoadedModel, save_checkpoint
 from encoders.export.card import model_card
 from encoders.export.form import form_of
 from encoders.export.layouts import write_opensearch, write_pyserini, write_sentence_transformers

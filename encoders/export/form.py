@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from encoders.encoding import LoadedModel
+from encoders.backbone.towers import LanguageModel
+from encoders.encoding.model import LoadedModel
 from learned_sparse.core.errors import LearnedSparseError
 
 _NEVER_POSITIVE = -1e4
@@ -55,6 +56,11 @@ def form_of(model: LoadedModel) -> Form:
             raise LearnedSparseError(f"{name}: {getattr(settings, name)}: other tools know {value} only")
     if settings.saturation not in _ACTIVATION:
         raise LearnedSparseError(f"saturation: {settings.saturation}: other tools take the logarithm of all weights")
+    for tower in (tower for tower in model.towers.values() if isinstance(tower, LanguageModel)):
+        if tower.has_added_bias:
+            raise LearnedSparseError("idf_bias gave this backbone an output bias, which other tools do not read")
+        if getattr(tower.model.config, "echo_input", False):
+            raise LearnedSparseError("attention: echo: other tools read a text once")
     bag = settings.query == "bag-of-words"
     document: Any = model.weighers.document
     return Form(

@@ -15,7 +15,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from encoders.encoding import LoadedModel
+from encoders.encoding.model import LoadedModel
 from encoders.export.form import Form, with_blocked_terms
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, write_json
@@ -45,7 +45,7 @@ def write_sentence_transformers(folder: Path, model: LoadedModel, form: Form) ->
         folder / "config_sentence_transformers.json",
         {
             "model_type": "SparseEncoder",
-            "prompts": {},
+            "prompts": model.prompts,
             "default_prompt_name": None,
             "similarity_fn_name": "dot",
             "__version__": {"sentence_transformers": "5.0.0"},
@@ -83,6 +83,7 @@ def write_sentence_transformers(folder: Path, model: LoadedModel, form: Form) ->
 
 def write_pyserini(folder: Path, model: LoadedModel, form: Form) -> list[str]:
     """One masked-LM, or ``document`` and ``query`` if they differ."""
+    _refuse_prompts(model)
     if (form.pooling, form.activation) != ("max", "relu"):
         raise LearnedSparseError("Pyserini's SPLADE encoders know max pooling of log(1 + ReLU) only")
     notes = list(PYSERINI_NOTES)
@@ -104,6 +105,7 @@ def write_pyserini(folder: Path, model: LoadedModel, form: Form) -> list[str]:
 
 def write_opensearch(folder: Path, model: LoadedModel, form: Form) -> list[str]:
     """A doc-only model: documents by the masked-LM, queries by ``tokenizer.json`` and ``idf.json``."""
+    _refuse_prompts(model)
     if form.table is None or form.counts or form.pooling != "max":
         raise LearnedSparseError(
             "OpenSearch's doc-only form is max pooling for documents, and one weight for each term in queries "
@@ -122,6 +124,11 @@ def write_opensearch(folder: Path, model: LoadedModel, form: Form) -> list[str]:
     if form.activation != "relu":
         notes.append("idf.json does not say that documents take log(1 + log(1 + ReLU)): here, --set saturation=log-log")
     return notes
+
+
+def _refuse_prompts(model: LoadedModel) -> None:
+    if model.prompts:
+        raise LearnedSparseError("prompts: this tool has none; sentence-transformers has")
 
 
 def _masked_lm(folder: Path, model: LoadedModel, form: Form, tower: Any, length: int) -> None:

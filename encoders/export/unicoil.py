@@ -7,8 +7,8 @@ from typing import Any
 
 from safetensors.torch import save
 
-from encoders.checkpoints import UNICOIL_HEAD
-from encoders.encoding import LoadedModel
+from encoders.checkpoints.notes import UNICOIL_HEAD
+from encoders.encoding.model import LoadedModel
 from encoders.export.layouts import PYSERINI_NOTES, write_tokenizer
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, write_json

@@ -1,69 +1,54 @@
 """The architectures by name. Read ``architecture`` first, then ``splade``, the shortest one.
 
-A new architecture is one file here, one line of ``ARCHITECTURES``, a recipe, and tests.
+A new architecture is one file here, one line of ``ARCHITECTURES``, a recipe, and tests; or a package of its own that
+names it as an entry point of the group ``learned_sparse.architectures``. A module is imported when its architecture is
+looked up.
 """
 
 from __future__ import annotations
 
-from encoders.models.architecture import (
-    SIDES,
-    Architecture,
-    Labels,
-    Mixture,
-    Objective,
-    Prunable,
-    TermWeighers,
-    Tokens,
-)
-from encoders.models.spade import SPADE, SpaDE, SpaDESettings
-from encoders.models.sparterm import SPARTERM, SparTerm, SparTermSettings
-from encoders.models.splade import SPLADE, Splade, SpladeSettings
-from encoders.models.term_weighting import (
-    DEEPCT,
-    DEEPIMPACT,
-    TILDEV2,
-    UNICOIL,
-    DeepCTSettings,
-    DeepImpactSettings,
-    TildeV2Settings,
-    UniCoilSettings,
-)
-from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
-from encoders.models.uhd import UHD, UHD_BERT, UHDSettings
+from typing import TYPE_CHECKING, Any
 
-ARCHITECTURES: dict[str, Architecture] = {
-    "deepct": DEEPCT,
-    "deepimpact": DEEPIMPACT,
-    "spade": SPADE,
-    "sparterm": SPARTERM,
-    "splade": SPLADE,
-    "tildev2": TILDEV2,
-    "uhd": UHD_BERT,
-    "unicoil": UNICOIL,
-}
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.lazy import Register
+
+if TYPE_CHECKING:
+    from encoders.models.architecture import Architecture
+
+SIDES: tuple[Side, Side] = ("query", "document")
+
+ARCHITECTURES: Register[Architecture[Any]] = Register(
+    "learned_sparse.architectures",
+    {
+        "deepct": "encoders.models.term_weighting:DEEPCT",
+        "deepimpact": "encoders.models.term_weighting:DEEPIMPACT",
+        "spade": "encoders.models.spade:SPADE",
+        "sparterm": "encoders.models.sparterm:SPARTERM",
+        "splade": "encoders.models.splade:SPLADE",
+        "tildev2": "encoders.models.term_weighting:TILDEV2",
+        "uhd": "encoders.models.uhd:UHD_BERT",
+        "unicoil": "encoders.models.term_weighting:UNICOIL",
+    },
+)
+
+
+def architecture_named(name: str) -> Architecture[Any]:
+    """An entry of ``ARCHITECTURES``; an unknown name is an error that suggests the nearest one."""
+    if name not in ARCHITECTURES:
+        raise LearnedSparseError(f"unknown architecture {name!r}{did_you_mean(name, ARCHITECTURES)}")
+    return ARCHITECTURES[name]
+
 
 __all__ = [
     "ARCHITECTURES",
-    "QUERY_WEIGHTS",
     "SIDES",
-    "UHD",
-    "Architecture",
-    "BagOfWords",
-    "DeepCTSettings",
-    "DeepImpactSettings",
-    "Labels",
-    "Mixture",
-    "Objective",
-    "Prunable",
-    "SpaDE",
-    "SpaDESettings",
-    "SparTerm",
-    "SparTermSettings",
-    "Splade",
-    "SpladeSettings",
-    "TermWeighers",
-    "TildeV2Settings",
-    "Tokens",
-    "UHDSettings",
-    "UniCoilSettings",
+    "architecture",
+    "architecture_named",
+    "spade",
+    "sparterm",
+    "splade",
+    "term_weighting",
+    "token_weights",
+    "uhd",
 ]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import MASKED_LM, TowerKind
-from encoders.checkpoints import Vocabulary
+from encoders.backbone.towers import LanguageModel, TermTable, TowerKind
+from encoders.checkpoints.notes import as_json, changed_keys
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.models.token_weights import QUERY_WEIGHTS, TABLE_WEIGHTINGS, BagOfWords, SpecialTokens, Weighting
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
     from encoders.training import Stage
 
-SIDES: tuple[Side, Side] = ("query", "document")
+S = TypeVar("S")
 
 
 class TermWeighers(nn.Module):
@@ -100,48 +104,25 @@ class Mixture:
     """Component to the factor of its score: the whole is ``sum_c factor_c * (query_c . document_c)``."""
 
 
-def check_options(stage: Stage, *, objectives: Collection[str] = ("rank",), options: Collection[str] = ()) -> None:
-    """Raise if ``stage`` asks for an objective or an option (``joint``, ``pointwise``) that is not listed."""
+def check_objective(stage: Stage, *objectives: str) -> None:
+    """Raise if ``stage`` asks for an objective that is not listed."""
     if stage.objective not in objectives:
         hint = did_you_mean(stage.objective, objectives)
         raise LearnedSparseError(
             f"stage {stage.name}: this architecture has no objective {stage.objective!r}; it has "
             f"{', '.join(objectives)}{hint}"
         )
-    used = {"joint": stage.joint, "pointwise": stage.pointwise.weight != 0}
-    for option in (name for name, value in used.items() if value and name not in options):
-        raise LearnedSparseError(f"stage {stage.name}: this architecture has no option {option!r}; leave it out")
 
 
-def ranking_only(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-    """The objective of an architecture without a loss of its own: the ranking loss of the stage."""
-    del weighers
-    check_options(stage)
-    return ranking
+class Architecture(Generic[S]):
+    """A model family; ``S`` is its settings dataclass.
 
+    A new one writes ``networks`` and ``network_side``; all other methods have defaults. A side reads *towers*:
+    networks, or the table of weights of a bag of words.
+    """
 
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """A model family. ``S`` below is its settings dataclass."""
-
-    settings: type[Any]
-    """``S``: frozen; every choice its paper leaves open has a name and a default there."""
-    towers: Callable[[Any, Side], tuple[str, ...]]
-    """``(S, side)`` to the names of the towers that the side reads; a bag of words reads none."""
-    weigher: Callable[[Any, Side, Mapping[str, Any], Vocabulary], nn.Module]
-    """``(S, side, towers, vocabulary)`` to the module of that side; ``towers`` may hold this side's towers only."""
-    scale: Callable[[Any, Side], float | None]
-    """``(S, side)`` to the factor from weights to impacts; ``None``: calibrate on the weights of the trained model."""
-    scoring: Callable[[Any], Literal["impact", "bm25"]] = lambda _: "impact"
-    """``bm25``: document weights are term frequencies."""
-    shared: Callable[[Any], bool] = lambda _: False
-    """Whether both sides are one module."""
-    tower: Callable[[Any, str], TowerKind] = lambda _settings, _name: MASKED_LM
-    """``(S, tower name)`` to the kind of that tower."""
-    terms: Callable[[Any, Vocabulary], Sequence[str]] = lambda _, vocabulary: vocabulary.terms
-    """``(S, vocabulary)`` to the spelling of each dimension in the index."""
-    uses_expanded: Callable[[Any], bool] = lambda _: False
-    """Whether documents are read with their expansion text (``Document.expanded``) if they have one."""
+    settings: type[S]
+    """Frozen; every choice its paper leaves open has a name and a default there."""
     changeable: frozenset[str] = frozenset()
     """Fields of ``S`` that may differ from the checkpoint's when texts are encoded."""
     stage_settings: frozenset[str] = frozenset()
@@ -149,31 +130,117 @@ class Architecture:
     query_only_settings: frozenset[str] = frozenset()
     """Those of the changeable fields that affect queries only: an index stays valid when they change."""
 
-    objective: Callable[[Objective, Stage, TermWeighers], Objective] = ranking_only
-    """``(ranking, stage, weighers)`` to what ``stage`` minimises: ``ranking``, the ranking loss that the stage names,
-    or an objective of the architecture that replaces or extends it. ``stage.objective`` is free for its names."""
-    ranking_towers: Callable[[Any], tuple[str, ...] | None] = lambda _: None
-    """``S`` to the towers whose outputs become term weights: a ranking loss trains them, ``idf_bias`` raises their
-    output biases. ``None``: all towers."""
-    components: Callable[[nn.Module], Mapping[str, nn.Module]] = lambda _: {}
-    """A side to its components by name: modules like a side that can be trained and searched alone."""
-    mixtures: Callable[[Any], Sequence[Mixture]] = lambda _: ()
-    """``S`` to the mixtures of components that validation chooses from; empty: nothing is mixed."""
-    prunable: Callable[[nn.Module], Prunable | None] = lambda _: None
-    """The document side as one whose terms can be pruned; ``None``: they cannot."""
-    learned: Callable[[nn.Module], Mapping[str, Any]] = lambda _: {}
-    """The document side to the fields of ``S`` that training has found; the checkpoint stores them."""
+    def networks(self, settings: S, side: Side) -> tuple[str, ...]:
+        """Names of the towers of a side that has a network."""
+        raise NotImplementedError
 
-    def tower_names(self, settings: Any) -> tuple[str, ...]:
+    def network_side(self, settings: S, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+        """The module of a side that has a network; ``towers`` may hold this side's towers only."""
+        raise NotImplementedError
+
+    def query_bag(self, settings: S) -> tuple[Weighting, SpecialTokens] | None:  # noqa: ARG002
+        """Weighting and special tokens of queries without a network; ``None``: queries have a network."""
+        return None
+
+    def network_scale(self, settings: S) -> float | None:  # noqa: ARG002
+        """Factor from weights of a network to impacts; ``None``: calibrate on the weights of the trained model."""
+        return None
+
+    def tower(self, settings: S, name: str) -> TowerKind:  # noqa: ARG002
+        """The kind of a tower: by default, a language model or the table of queries."""
+        return TermTable if name == QUERY_WEIGHTS else LanguageModel
+
+    def scoring(self, settings: S) -> Literal["impact", "bm25"]:  # noqa: ARG002
+        """``bm25``: document weights are term frequencies."""
+        return "impact"
+
+    def shared(self, settings: S) -> bool:  # noqa: ARG002
+        """Whether both sides are one module."""
+        return False
+
+    def terms(self, settings: S, vocabulary: Vocabulary) -> Sequence[str]:  # noqa: ARG002
+        """The spelling of each dimension in the index."""
+        return vocabulary.terms
+
+    def uses_expanded(self, settings: S) -> bool:  # noqa: ARG002
+        """Whether documents are read with their expansion text (``Document.expanded``) if they have one."""
+        return False
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
+        """What ``stage`` minimises: ``ranking``, the ranking loss that the stage names, or an objective of the
+        architecture that replaces or extends it. ``stage.objective`` is free for its names.
+        """
+        check_objective(stage, "rank")
+        return ranking
+
+    def trained_by_ranking(self, settings: S) -> tuple[str, ...]:
+        """The towers whose outputs become term weights: a ranking loss trains them, ``idf_bias`` raises their output
+        biases. A table of inverse document frequencies is not trained.
+        """
+        bag = self.query_bag(settings)
+        fixed = {QUERY_WEIGHTS} if bag and bag[0] == "idf" else set()
+        return tuple(name for name in self.tower_names(settings) if name not in fixed)
+
+    def components(self, side: nn.Module) -> Mapping[str, nn.Module]:  # noqa: ARG002
+        """The components of a side by name: modules like a side that can be trained and searched alone."""
+        return {}
+
+    def mixtures(self, settings: S) -> Sequence[Mixture]:  # noqa: ARG002
+        """The mixtures of components that validation chooses from; empty: nothing is mixed."""
+        return ()
+
+    def prunable(self, document: nn.Module) -> Prunable | None:  # noqa: ARG002
+        """The document side as one whose terms can be pruned; ``None``: they cannot."""
+        return None
+
+    def learned(self, document: nn.Module) -> Mapping[str, Any]:  # noqa: ARG002
+        """The fields of ``S`` that training has found; the checkpoint stores them."""
+        return {}
+
+    # What follows is derived.
+
+    def towers(self, settings: S, side: Side) -> tuple[str, ...]:
+        """Names of the towers that a side reads; a bag of words reads none, or its table."""
+        bag = self.query_bag(settings) if side == "query" else None
+        if bag is None:
+            return self.networks(settings, side)
+        return (QUERY_WEIGHTS,) if bag[0] in TABLE_WEIGHTINGS else ()
+
+    def tower_names(self, settings: S) -> tuple[str, ...]:
         """The towers of both sides, those of documents first."""
         return tuple(dict.fromkeys((*self.towers(settings, "document"), *self.towers(settings, "query"))))
 
-    def trained_by_ranking(self, settings: Any) -> tuple[str, ...]:
-        """The names of ``ranking_towers``."""
-        names = self.ranking_towers(settings)
-        return self.tower_names(settings) if names is None else names
+    def weigher(self, settings: S, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+        """The module of a side."""
+        bag = self.query_bag(settings) if side == "query" else None
+        if bag is None:
+            return self.network_side(settings, side, towers, vocabulary)
+        return BagOfWords(vocabulary, *bag, towers.get(QUERY_WEIGHTS))
 
-    def build(self, settings: Any, towers: Mapping[str, Any], vocabulary: Vocabulary) -> TermWeighers:
+    def scale(self, settings: S, side: Side) -> float | None:
+        """Factor from weights to impacts: counts are whole numbers, a table has weights of about 1."""
+        bag = self.query_bag(settings) if side == "query" else None
+        if bag is None:
+            return self.network_scale(settings)
+        return 100.0 if bag[0] in TABLE_WEIGHTINGS else 1.0
+
+    def quantizer(self, settings: S, side: Side) -> Quantizer | None:
+        """The quantiser of a side; None if it has to be calibrated first."""
+        scale = self.scale(settings, side)
+        return None if scale is None else Quantizer(scale)
+
+    def changed(
+        self, settings: S, changes: Mapping[str, Any], name: str, unrecorded: Collection[str] = ()
+    ) -> tuple[S, frozenset[str]]:
+        """``settings`` with ``changes``, and the fields that differ; ``name`` opens error messages.
+
+        The ``changeable`` fields may be changed, and those that are ``unrecorded`` in the checkpoint.
+        """
+        before = as_json(settings)
+        after = parse(self.settings, {**before, **changes}, f"{name}: settings")
+        return after, changed_keys(name, before, as_json(after), self.changeable.union(unrecorded))
+
+    def build(self, settings: S, towers: Mapping[str, Any], vocabulary: Vocabulary) -> TermWeighers:
         """Both sides."""
         document = self.weigher(settings, "document", towers, vocabulary)
         shared = self.shared(settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -10,22 +10,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind, hidden_states_kind
-from encoders.checkpoints import Vocabulary
-from encoders.head import Attributing, Shares, largest_shares, max_pool_entries, pool, pooled_shares, top_k_per_row
-from encoders.models.architecture import Architecture, Labels, Mixture, Objective, TermWeighers, Tokens, check_options
+from encoders.backbone.towers import HiddenStatesKind, LanguageModel, TowerKind
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.attribution import Attributing, Shares, largest_shares, pooled_shares
+from encoders.head.token_top_k import max_pool_entries, top_k_per_row
+from encoders.head.vocabulary_head import pool
+from encoders.models.architecture import (
+    Architecture,
+    Labels,
+    Mixture,
+    Objective,
+    Prunable,
+    TermWeighers,
+    Tokens,
+    check_objective,
+)
 from encoders.models.token_weights import (
-    QUERY_WEIGHTS,
     Activation,
     PooledMaskedLM,
     SpecialTokens,
     TokenWeights,
-    bag_of_words,
-    bag_scale,
+    Weighting,
     own_text,
     separator_of,
-    table_towers,
-    trained_towers,
     two_layer_head,
     unblocked_terms,
 )
@@ -33,7 +40,7 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
-    from encoders.training import Stage
+    from encoders.training import SpaDEOptions, Stage
 
 MIN_FREQUENCY = 0.05
 """Smallest share of documents that is recorded, so the smallest gamma of a finished model; the paper tries 0.1 to
@@ -82,6 +89,13 @@ class SpaDESettings:
     dropout: float = 0.1
     """Before the MLP of the weighting."""
 
+    def __post_init__(self) -> None:
+        """Refuse values that no model can have."""
+        if not 0 <= self.alpha <= 1:
+            raise LearnedSparseError(f"SpaDE: alpha is {self.alpha}; give a number from 0 (weighting) to 1 (expansion)")
+        if self.k is not None and self.k < 1:
+            raise LearnedSparseError(f"SpaDE: k is {self.k}; give at least 1 term a position, or null for all")
+
 
 class TermPruning(nn.Module):
     """Share of documents in which each term has weight, and the largest share that is kept (``gamma``; 1: all)."""
@@ -115,7 +129,7 @@ class TermPruning(nn.Module):
         ``cumulative``: terms that are pruned keep their share where the new one is smaller, and so stay pruned.
         """
         before = self._shares * (self._shares > self._gamma)
-        self._shares.copy_((shares.double() * _MILLION).round().long())
+        self._shares.copy_((shares.cpu().double() * _MILLION).round().long())
         if cumulative:
             self._shares.copy_(torch.maximum(self._shares, before))
         self._gamma.fill_(_millionths(gamma))
@@ -141,7 +155,7 @@ def _millionths(share: float) -> int:
 class Expansion(PooledMaskedLM):
     """The largest k masked-LM logits of each position, and their maximum over positions (Eq. 7 to 9)."""
 
-    def __init__(self, settings: SpaDESettings, tower: Tower, vocabulary: Vocabulary) -> None:
+    def __init__(self, settings: SpaDESettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
         super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
         self._k = None if settings.k is None else min(settings.k, len(vocabulary))
         self._relu = settings.expansion_activation == "relu"
@@ -278,16 +292,6 @@ def query_nll(queries: Tensor, positives: Tensor) -> Tensor:
     return -(queries * functional.log_softmax(positives, dim=1)).sum(dim=1)
 
 
-def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-    check_options(stage, options=("pointwise",))
-    pointwise, document = stage.pointwise, weighers.document
-    if pointwise.weight == 0 or pointwise.component not in (None, stage.component):
-        return ranking
-    if not isinstance(document, SpaDE | Pruned):
-        raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
-    return PointwiseObjective(ranking, pointwise.weight, document)
-
-
 def _weighting(settings: SpaDESettings, tower: Any, vocabulary: Vocabulary) -> nn.Module:
     return TokenWeights(
         tower,
@@ -314,50 +318,68 @@ def _factors(alpha: float) -> dict[str, float]:
     return {"weighting": 1 - alpha, "expansion": alpha}
 
 
-def _towers(settings: SpaDESettings, side: Side) -> tuple[str, ...]:
-    return _names(settings) if side == "document" else table_towers(settings.query_weighting)
+class SpaDEArchitecture(Architecture[SpaDESettings]):
+    """A tower for each component of documents; queries are bags of words."""
+
+    settings = SpaDESettings
+    changeable = frozenset({"components", "k", "alpha", "gamma"})
+    stage_settings = frozenset({"k", "alpha", "expansion_activation"})
+
+    def networks(self, settings: SpaDESettings, side: Side) -> tuple[str, ...]:  # noqa: ARG002
+        """``weighting`` and ``expansion``, or one of them."""
+        return _names(settings)
+
+    def network_side(
+        self,
+        settings: SpaDESettings,
+        side: Side,  # noqa: ARG002
+        towers: Mapping[str, Any],
+        vocabulary: Vocabulary,
+    ) -> nn.Module:
+        """``SpaDE``."""
+        return SpaDE(settings, towers, vocabulary)
+
+    def query_bag(self, settings: SpaDESettings) -> tuple[Weighting, SpecialTokens]:
+        """Eq. 4."""
+        return settings.query_weighting, settings.bow_special_tokens
+
+    def tower(self, settings: SpaDESettings, name: str) -> TowerKind:
+        """The weighting is an MLP on hidden states."""
+        if name != "weighting":
+            return super().tower(settings, name)
+        return HiddenStatesKind(lambda hidden_size: two_layer_head(hidden_size, settings.dropout))
+
+    def uses_expanded(self, settings: SpaDESettings) -> bool:
+        """Whether a component reads the expansion."""
+        return settings.expanded in {"both", *_names(settings)}
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+        """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
+        check_objective(stage, "rank")
+        pointwise, document = cast("SpaDEOptions", stage.options).pointwise, weighers.document
+        if pointwise.weight == 0 or pointwise.component not in (None, stage.component):
+            return ranking
+        if not isinstance(document, SpaDE | Pruned):
+            raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
+        return PointwiseObjective(ranking, pointwise.weight, document)
+
+    def components(self, side: nn.Module) -> Mapping[str, nn.Module]:
+        """``weighting`` and ``expansion`` of the document side."""
+        return dict(side.components.items()) if isinstance(side, SpaDE) else {}
+
+    def mixtures(self, settings: SpaDESettings) -> Sequence[Mixture]:
+        """The grid of the paper's section 4."""
+        if settings.components != "both":
+            return []
+        return [Mixture({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
+
+    def prunable(self, document: nn.Module) -> Prunable | None:
+        """SpaDE's documents."""
+        return document if isinstance(document, SpaDE) else None
+
+    def learned(self, document: nn.Module) -> Mapping[str, Any]:
+        """``gamma`` and ``frequencies``."""
+        return document.learned() if isinstance(document, SpaDE) else {}
 
 
-def _ranking_towers(settings: SpaDESettings) -> tuple[str, ...]:
-    return trained_towers((*_names(settings), *table_towers(settings.query_weighting)), settings.query_weighting)
-
-
-def _tower(settings: SpaDESettings, name: str) -> TowerKind:
-    if name in ("expansion", QUERY_WEIGHTS):
-        return TERM_TABLE if name == QUERY_WEIGHTS else MASKED_LM
-    return hidden_states_kind(lambda hidden_size: two_layer_head(hidden_size, settings.dropout), None)
-
-
-def _weigher(settings: SpaDESettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    if side == "query":
-        return bag_of_words(settings.query_weighting, vocabulary, settings.bow_special_tokens, towers)
-    if not 0 <= settings.alpha <= 1:
-        raise LearnedSparseError(f"SpaDE: alpha is {settings.alpha}; give a number from 0 (weighting) to 1 (expansion)")
-    if settings.k is not None and settings.k < 1:
-        raise LearnedSparseError(f"SpaDE: k is {settings.k}; give at least 1 term a position, or null for all")
-    return SpaDE(settings, towers, vocabulary)
-
-
-def _mixtures(settings: SpaDESettings) -> list[Mixture]:
-    """The grid of the paper's section 4."""
-    if settings.components != "both":
-        return []
-    return [Mixture({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
-
-
-SPADE = Architecture(
-    settings=SpaDESettings,
-    towers=_towers,
-    weigher=_weigher,
-    scale=lambda settings, side: bag_scale(settings.query_weighting) if side == "query" else None,
-    tower=_tower,
-    uses_expanded=lambda settings: settings.expanded in {"both", *_names(settings)},
-    changeable=frozenset({"components", "k", "alpha", "gamma"}),
-    stage_settings=frozenset({"k", "alpha", "expansion_activation"}),
-    objective=_objective,
-    components=lambda side: dict(side.components.items()) if isinstance(side, SpaDE) else {},
-    ranking_towers=_ranking_towers,
-    mixtures=_mixtures,
-    prunable=lambda side: side if isinstance(side, SpaDE) else None,
-    learned=lambda side: side.learned() if isinstance(side, SpaDE) else {},
-)
+SPADE = SpaDEArchitecture()

@@ -5,38 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind
-from encoders.checkpoints import Vocabulary
-from encoders.head import Shares, keep_largest, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
-from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
-from encoders.models.token_weights import (
-    QUERY_WEIGHTS,
-    BagOfWords,
-    PooledMaskedLM,
-    SpecialTokens,
-    Weighting,
-    bag_of_words,
-    bag_scale,
-    table_towers,
-    trained_towers,
-    unblocked_terms,
-)
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.attribution import Shares, merged_shares, pooled_shares
+from encoders.head.token_top_k import keep_largest
+from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_objective
+from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, Weighting, unblocked_terms
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
-    from encoders.training import Gate as GateOptions
-    from encoders.training import Stage
+    from encoders.training import SparTermOptions, Stage
 
 
 _BAGS: Mapping[str, Weighting] = {"tf": "tf", "idf": "idf", "learned": "learned"}
 """Queries without a network."""
+_GATES: Mapping[str, tuple[str, ...]] = {"same": ("gate",), "own": ("query_gate",), "literal": ()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +58,22 @@ class SparTermSettings:
     block_special_terms: bool = True
     """Whether the dimensions of special and ``[unused]`` tokens are always 0 (in training and in the index)."""
 
+    def __post_init__(self) -> None:
+        """Refuse combinations that have no meaning."""
+        if self.mode == "expansion-only" and self.query != "tf":
+            raise LearnedSparseError(
+                "SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf"
+            )
+        if self.query_gate == "own" and (self.mode == "literal-only" or self.query in _BAGS):
+            raise LearnedSparseError(
+                f"SparTerm: literal-only and query: {self.query} have no gate of queries; leave query_gate out"
+            )
+
 
 class Gate(PooledMaskedLM):
     """The gating controller of section 3.3, up to the Binarizer."""
 
-    def __init__(self, settings: SparTermSettings, tower: Tower, vocabulary: Vocabulary) -> None:
+    def __init__(self, settings: SparTermSettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
         super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
         self._pool = settings.gate_pool
 
@@ -114,7 +116,11 @@ class SparTerm(nn.Module):
     """
 
     def __init__(
-        self, settings: SparTermSettings, importance: Tower | None, gate: Tower | None, vocabulary: Vocabulary
+        self,
+        settings: SparTermSettings,
+        importance: LanguageModel | None,
+        gate: LanguageModel | None,
+        vocabulary: Vocabulary,
     ) -> None:
         """``importance`` is None for expansion-only, ``gate`` for literal gating."""
         super().__init__()
@@ -207,7 +213,7 @@ class GateObjective(Objective):
     towers: tuple[str, ...] = ("gate", "query_gate")
     ranks = False
 
-    def __init__(self, options: GateOptions, weighers: TermWeighers, document: SparTerm) -> None:
+    def __init__(self, options: SparTermOptions, weighers: TermWeighers, document: SparTerm) -> None:
         self._options, self._document, query = options, document, weighers.query
         self._query = query if isinstance(query, SparTerm) and query.has_own_gate(document) else None
 
@@ -243,7 +249,9 @@ class JointObjective(GateObjective):
 
     ranks = True
 
-    def __init__(self, options: GateOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm) -> None:
+    def __init__(
+        self, options: SparTermOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm
+    ) -> None:
         super().__init__(options, weighers, document)
         self._ranking, self._weighers = ranking, weighers
         self.towers = (*ranking.towers, *GateObjective.towers)
@@ -286,19 +294,6 @@ def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive
     return (negative * absent + positive * present).sum(dim=1)
 
 
-def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-    """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen and the ranking loss trains."""
-    check_options(stage, objectives=("rank", "gate"), options=("joint",))
-    if stage.objective == "rank" and not stage.joint:
-        return ranking
-    document = weighers.document
-    if not isinstance(document, SparTerm) or document.gate is None:
-        raise LearnedSparseError(f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced")
-    if stage.objective == "gate":
-        return GateObjective(stage.gate, weighers, document)
-    return JointObjective(stage.gate, ranking, weighers, document)
-
-
 def _logit(probability: float) -> float:
     """The x with sigmoid(x) = probability; infinite at 0 (every gate open) and 1 (every gate closed).
 
@@ -312,59 +307,62 @@ def _logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-def _towers(settings: SparTermSettings, side: Side) -> tuple[str, ...]:
-    if settings.mode == "expansion-only" and settings.query != "tf":
-        raise LearnedSparseError("SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf")
-    if settings.query_gate == "own" and (settings.mode == "literal-only" or settings.query in _BAGS):
-        raise LearnedSparseError(
-            f"SparTerm: literal-only and query: {settings.query} have no gate of queries; leave query_gate out"
-        )
-    if side == "query" and settings.query in _BAGS:
-        return table_towers(_BAGS[settings.query])
-    gates: Mapping[str, tuple[str, ...]] = {"same": ("gate",), "own": ("query_gate",), "literal": ()}
-    gate = gates[settings.query_gate if side == "query" else "same"] if settings.mode != "literal-only" else ()
-    if settings.mode == "expansion-only":
-        return gate
-    own_importance = side == "query" and settings.query == "asymmetric"
-    return ("query_importance" if own_importance else "importance", *gate)
+class SparTermArchitecture(Architecture[SparTermSettings]):
+    """Towers ``importance`` and ``gate``, and ``query_importance`` and ``query_gate`` where queries have their own."""
+
+    settings = SparTermSettings
+    changeable = frozenset({"threshold", "max_terms"})
+
+    def networks(self, settings: SparTermSettings, side: Side) -> tuple[str, ...]:
+        """The towers that the mode and the queries need."""
+        gate = _GATES[settings.query_gate if side == "query" else "same"] if settings.mode != "literal-only" else ()
+        if settings.mode == "expansion-only":
+            return gate
+        own_importance = side == "query" and settings.query == "asymmetric"
+        return ("query_importance" if own_importance else "importance", *gate)
+
+    def network_side(
+        self, settings: SparTermSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> nn.Module:
+        """``SparTerm``."""
+        side_towers = {name.removeprefix("query_"): towers[name] for name in self.networks(settings, side)}
+        return SparTerm(settings, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
+
+    def query_bag(self, settings: SparTermSettings) -> tuple[Weighting, SpecialTokens] | None:
+        """``tf`` is Table 4's."""
+        weighting = _BAGS.get(settings.query)
+        return None if weighting is None else (weighting, settings.bow_special_tokens)
+
+    def network_scale(self, settings: SparTermSettings) -> float | None:
+        """Term frequencies are integers; sums without log reach hundreds and are calibrated."""
+        return 1.0 if settings.mode == "expansion-only" else None
+
+    def scoring(self, settings: SparTermSettings) -> Literal["impact", "bm25"]:
+        """BM25 for expansion-only documents."""
+        return "bm25" if settings.mode == "expansion-only" else "impact"
+
+    def shared(self, settings: SparTermSettings) -> bool:
+        """Whether queries have the same importance predictor and the same gate."""
+        return settings.query == "symmetric" and (settings.query_gate == "same" or settings.mode == "literal-only")
+
+    def trained_by_ranking(self, settings: SparTermSettings) -> tuple[str, ...]:
+        """All but the gates, which Eq. 8 trains."""
+        return tuple(name for name in super().trained_by_ranking(settings) if name not in GateObjective.towers)
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+        """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen."""
+        check_objective(stage, "rank", "gate")
+        options = cast("SparTermOptions", stage.options)
+        if stage.objective == "rank" and not options.joint:
+            return ranking
+        document = weighers.document
+        if not isinstance(document, SparTerm) or document.gate is None:
+            raise LearnedSparseError(
+                f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced"
+            )
+        if stage.objective == "gate":
+            return GateObjective(options, weighers, document)
+        return JointObjective(options, ranking, weighers, document)
 
 
-def _ranking_towers(settings: SparTermSettings) -> tuple[str, ...]:
-    names = (*_towers(settings, "document"), *_towers(settings, "query"))
-    own = [name for name in dict.fromkeys(names) if name not in {"gate", "query_gate"}]
-    return trained_towers(own, _BAGS.get(settings.query, "binary"))
-
-
-def _tower(_settings: SparTermSettings, name: str) -> TowerKind:
-    return TERM_TABLE if name == QUERY_WEIGHTS else MASKED_LM
-
-
-def _weigher(settings: SparTermSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    names = _towers(settings, side)
-    if side == "query" and settings.query in _BAGS:
-        return bag_of_words(_BAGS[settings.query], vocabulary, settings.bow_special_tokens, towers)
-    side_towers = {name.removeprefix("query_"): towers[name] for name in names}
-    return SparTerm(settings, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
-
-
-def _scale(settings: SparTermSettings, side: Side) -> float | None:
-    """Term frequencies are integers; sums without log reach hundreds and are calibrated."""
-    if side == "query" and settings.query in _BAGS:
-        return bag_scale(_BAGS[settings.query])
-    return 1.0 if settings.mode == "expansion-only" else None
-
-
-SPARTERM = Architecture(
-    settings=SparTermSettings,
-    towers=_towers,
-    weigher=_weigher,
-    scale=_scale,
-    scoring=lambda settings: "bm25" if settings.mode == "expansion-only" else "impact",
-    shared=lambda settings: (
-        settings.query == "symmetric" and (settings.query_gate == "same" or settings.mode == "literal-only")
-    ),
-    changeable=frozenset({"threshold", "max_terms"}),
-    tower=_tower,
-    objective=_objective,
-    ranking_towers=_ranking_towers,
-)
+SPARTERM = SparTermArchitecture()

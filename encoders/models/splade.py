@@ -8,21 +8,18 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind
-from encoders.checkpoints import Vocabulary
-from encoders.head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.attribution import Shares, pooled_shares
+from encoders.head.tiled_scores import Pooling
+from encoders.head.vocabulary_head import Saturation, lexical_pool, pool
 from encoders.models.architecture import Architecture
 from encoders.models.token_weights import (
-    QUERY_WEIGHTS,
     BagOfWords,
     PooledMaskedLM,
     SpecialTokens,
     Weighting,
-    bag_of_words,
-    bag_scale,
     check_weighting,
-    table_towers,
-    trained_towers,
     unblocked_terms,
 )
 from learned_sparse.core.encoder import Side
@@ -61,12 +58,13 @@ class SpladeSettings:
     def __post_init__(self) -> None:
         if self.saturation == "log-log" and self.pooling != "max":
             raise LearnedSparseError("saturation: log-log needs pooling: max")
+        check_weighting(self.query, self.query_weighting)
 
 
 class Splade(PooledMaskedLM):
     """One side of SPLADE: pooled, saturated masked-LM logits."""
 
-    def __init__(self, settings: SpladeSettings, tower: Tower, vocabulary: Vocabulary) -> None:
+    def __init__(self, settings: SpladeSettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
         super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
         self._pooling = settings.pooling
         self._saturation: Saturation = "none" if settings.saturation == "none" else "log"
@@ -77,6 +75,7 @@ class Splade(PooledMaskedLM):
         """Dimensions that may have weight, ``(vocabulary,)`` of bool."""
         unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
         self.register_buffer("unblocked", unblocked, persistent=False)
+        self._blocks = not bool(unblocked.all())  # without a block, no product is kept for the backward pass
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
@@ -91,7 +90,8 @@ class Splade(PooledMaskedLM):
                 hidden, pooled, *decoder, pooling=self._pooling, saturation=self._saturation, screen=self.tower.screen
             )
         # The logarithm is monotone: that of a maximum is the maximum of logarithms.
-        return (weights.log1p() if self._twice else weights) * self.unblocked
+        weights = weights.log1p() if self._twice else weights
+        return weights * self.unblocked if self._blocks else weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
@@ -100,41 +100,34 @@ class Splade(PooledMaskedLM):
         return [shares._replace(value=shares.value.log1p()) if self._twice else shares]
 
 
-def _towers(settings: SpladeSettings, side: Side) -> tuple[str, ...]:
-    check_weighting(settings.query, settings.query_weighting)
-    if side == "document" or settings.query == "same":
-        return ("document",)
-    return ("query",) if settings.query == "separate" else table_towers(settings.query_weighting)
+class SpladeArchitecture(Architecture[SpladeSettings]):
+    """One tower for documents; queries share it, have their own, or are bags of words."""
+
+    settings = SpladeSettings
+    changeable = frozenset({"pooling"})  # a folder of other tools may not record it
+
+    def networks(self, settings: SpladeSettings, side: Side) -> tuple[str, ...]:
+        """``query`` is a tower of its own if the sides are separate."""
+        return ("query",) if side == "query" and settings.query == "separate" else ("document",)
+
+    def network_side(
+        self, settings: SpladeSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> nn.Module:
+        """``Splade``."""
+        return Splade(settings, towers[self.networks(settings, side)[0]], vocabulary)
+
+    def query_bag(self, settings: SpladeSettings) -> tuple[Weighting, SpecialTokens] | None:
+        """SPLADE-doc."""
+        bag = settings.query_weighting, settings.bow_special_tokens
+        return bag if settings.query == "bag-of-words" else None
+
+    def network_scale(self, settings: SpladeSettings) -> float | None:
+        """100, the factor of the published export. Sums without log reach hundreds, too much for a fixed factor."""
+        return None if settings.saturation == "none" else 100.0
+
+    def shared(self, settings: SpladeSettings) -> bool:
+        """Paper: yes."""
+        return settings.query == "same"
 
 
-def _weigher(settings: SpladeSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    if side == "query" and settings.query == "bag-of-words":
-        return bag_of_words(settings.query_weighting, vocabulary, settings.bow_special_tokens, towers)
-    return Splade(settings, towers[_towers(settings, side)[0]], vocabulary)
-
-
-def _tower(_settings: SpladeSettings, name: str) -> TowerKind:
-    return TERM_TABLE if name == QUERY_WEIGHTS else MASKED_LM
-
-
-def _ranking_towers(settings: SpladeSettings) -> tuple[str, ...]:
-    return trained_towers(("document", *_towers(settings, "query")), settings.query_weighting)
-
-
-def _scale(settings: SpladeSettings, side: Side) -> float | None:
-    if side == "query" and settings.query == "bag-of-words":
-        return bag_scale(settings.query_weighting)
-    # 100 is the factor of the published export. Sums without log reach hundreds, too much for a fixed factor.
-    return None if settings.saturation == "none" else 100.0
-
-
-SPLADE = Architecture(
-    settings=SpladeSettings,
-    towers=_towers,
-    weigher=_weigher,
-    scale=_scale,
-    shared=lambda settings: settings.query == "same",
-    tower=_tower,
-    ranking_towers=_ranking_towers,
-    changeable=frozenset({"pooling"}),  # a folder of other tools may not record it
-)
+SPLADE = SpladeArchitecture()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import TERM_TABLE, HiddenStates, TowerKind, hidden_states_kind
-from encoders.checkpoints import Vocabulary
-from encoders.head import Shares, merged_shares
-from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
+from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TermTable, TowerKind
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.attribution import Shares, merged_shares
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_objective
 from encoders.models.token_weights import (
     QUERY_WEIGHTS,
     Activation,
@@ -21,13 +21,9 @@ from encoders.models.token_weights import (
     SpecialTokens,
     TokenWeights,
     Weighting,
-    bag_of_words,
-    bag_scale,
     check_weighting,
     linear_head,
     merge,
-    table_towers,
-    trained_towers,
     two_layer_head,
 )
 from learned_sparse.core.encoder import Side
@@ -61,6 +57,10 @@ class UniCoilSettings:
     """Whether documents are read with their expansion text if the collection has one."""
     dropout: float = 0.0
     """Before a two-layer head."""
+
+    def __post_init__(self) -> None:
+        """Refuse a table of weights for queries that have a network."""
+        check_weighting(self.query, self.query_weighting)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class RecallWeights(nn.Module):
         self.bag_of_words = BagOfWords(vocabulary, "binary", "none")
         self._settings = settings
         self._continues: Tensor
-        continues = torch.tensor([term.startswith("##") for term in vocabulary.terms])
+        continues = torch.tensor(vocabulary.continues)
         self.register_buffer("_continues", continues, persistent=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -188,12 +188,13 @@ class TermRecall(Objective):
         count = len(queries.input_ids)
         positives = Tokens(documents.input_ids[:count], documents.attention_mask[:count])
         predicted = self._document.predictions(*positives)
-        targets, mask = torch.zeros_like(predicted), torch.zeros_like(predicted)
+        targets, mask = torch.zeros(2, *predicted.shape)  # filled on the CPU, copied once
         words = zip(self._document.words(*positives), self._document.words(*queries), strict=True)
         for row, (in_document, in_query) in enumerate(words):
             sought = set(in_query.values())
             for position, word in in_document.items():
                 mask[row, position], targets[row, position] = 1.0, float(word in sought)
+        targets, mask = targets.to(predicted.device), mask.to(predicted.device)
         return {"errors": ((predicted - targets).square() * mask).sum(dim=1), "words": mask.sum(dim=1)}
 
     def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
@@ -203,82 +204,103 @@ class TermRecall(Objective):
         return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}
 
 
-def _recall_objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-    del ranking
-    if stage.objective != "term_recall":
-        raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
-    check_options(stage, objectives=("term_recall",))
-    return TermRecall(cast("RecallWeights", weighers.document))
+class UniCoilArchitecture(Architecture[UniCoilSettings]):
+    """One tower for documents; queries share it, have their own, or are bags of words."""
+
+    def __init__(self, settings: type[UniCoilSettings]) -> None:
+        self.settings = settings
+
+    def networks(self, settings: UniCoilSettings, side: Side) -> tuple[str, ...]:
+        """``query`` is a tower of its own if the sides are separate."""
+        return ("query",) if side == "query" and settings.query == "separate" else ("document",)
+
+    def network_side(
+        self, settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> nn.Module:
+        """``TokenWeights``."""
+        return TokenWeights(
+            towers[self.networks(settings, side)[0]],
+            vocabulary,
+            repeats=settings.repeats if side == "document" else settings.query_repeats,
+            activation=settings.activation,
+            special_tokens=settings.bow_special_tokens,
+            separators=settings.separators,
+        )
+
+    def query_bag(self, settings: UniCoilSettings) -> tuple[Weighting, SpecialTokens] | None:
+        """DeepImpact and TILDEv2."""
+        bag = settings.query_weighting, settings.bow_special_tokens
+        return bag if settings.query == "bag-of-words" else None
+
+    def tower(self, settings: UniCoilSettings, name: str) -> TowerKind:
+        """Hidden states with a head of one or two layers."""
+        if name == QUERY_WEIGHTS:
+            return TermTable
+
+        def head(hidden_size: int) -> nn.Module:
+            two_layers = settings.head == "two-layer"
+            return two_layer_head(hidden_size, settings.dropout) if two_layers else linear_head(hidden_size)
+
+        return HiddenStatesKind(head)
+
+    def shared(self, settings: UniCoilSettings) -> bool:
+        """Whether queries have the same tower and the same weights of repeated terms."""
+        return settings.query == "same" and settings.query_repeats == settings.repeats
+
+    def uses_expanded(self, settings: UniCoilSettings) -> bool:
+        """As the setting says."""
+        return settings.expanded
 
 
-def _towers(settings: UniCoilSettings, side: Side) -> tuple[str, ...]:
-    check_weighting(settings.query, settings.query_weighting)
-    if side == "document" or settings.query == "same":
+class DeepCTArchitecture(Architecture[DeepCTSettings]):
+    """One tower for documents; queries are term frequencies."""
+
+    settings = DeepCTSettings
+    changeable = frozenset({"scale", "smoothing"})
+
+    def networks(self, settings: DeepCTSettings, side: Side) -> tuple[str, ...]:  # noqa: ARG002
+        """``document``."""
         return ("document",)
-    return ("query",) if settings.query == "separate" else table_towers(settings.query_weighting)
+
+    def network_side(
+        self,
+        settings: DeepCTSettings,
+        side: Side,  # noqa: ARG002
+        towers: Mapping[str, Any],
+        vocabulary: Vocabulary,
+    ) -> nn.Module:
+        """``RecallWeights``."""
+        return RecallWeights(settings, towers["document"], vocabulary)
+
+    def query_bag(self, settings: DeepCTSettings) -> tuple[Weighting, SpecialTokens]:  # noqa: ARG002
+        """Term frequencies."""
+        return "tf", "none"
+
+    def network_scale(self, settings: DeepCTSettings) -> float:  # noqa: ARG002
+        """Weights are term frequencies."""
+        return 1.0
+
+    def scoring(self, settings: DeepCTSettings) -> Literal["impact", "bm25"]:  # noqa: ARG002
+        """BM25."""
+        return "bm25"
+
+    def tower(self, settings: DeepCTSettings, name: str) -> TowerKind:  # noqa: ARG002
+        """Hidden states with dropout and one linear layer."""
+        return HiddenStatesKind(lambda size: nn.Sequential(nn.Dropout(settings.dropout), linear_head(size)))
+
+    def uses_expanded(self, settings: DeepCTSettings) -> bool:
+        """As the setting says."""
+        return settings.expanded
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
+        """``term_recall`` only."""
+        if stage.objective != "term_recall":
+            raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
+        check_objective(stage, "term_recall")
+        return TermRecall(cast("RecallWeights", weighers.document))
 
 
-def _ranking_towers(settings: UniCoilSettings) -> tuple[str, ...]:
-    return trained_towers(("document", *_towers(settings, "query")), settings.query_weighting)
-
-
-def _tower(settings: UniCoilSettings, name: str) -> TowerKind:
-    if name == QUERY_WEIGHTS:
-        return TERM_TABLE
-
-    def head(hidden_size: int) -> nn.Module:
-        return linear_head(hidden_size) if settings.head == "linear" else two_layer_head(hidden_size, settings.dropout)
-
-    return hidden_states_kind(head, None)
-
-
-def _weigher(settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    if side == "query" and settings.query == "bag-of-words":
-        return bag_of_words(settings.query_weighting, vocabulary, settings.bow_special_tokens, towers)
-    return TokenWeights(
-        towers[_towers(settings, side)[0]],
-        vocabulary,
-        repeats=settings.repeats if side == "document" else settings.query_repeats,
-        activation=settings.activation,
-        special_tokens=settings.bow_special_tokens,
-        separators=settings.separators,
-    )
-
-
-def _scale(settings: UniCoilSettings, side: Side) -> float | None:
-    return bag_scale(settings.query_weighting) if side == "query" and settings.query == "bag-of-words" else None
-
-
-def _family(settings: type[UniCoilSettings]) -> Architecture:
-    return Architecture(
-        settings=settings,
-        towers=_towers,
-        weigher=_weigher,
-        scale=_scale,
-        ranking_towers=_ranking_towers,
-        shared=lambda settings: settings.query == "same" and settings.query_repeats == settings.repeats,
-        tower=_tower,
-        uses_expanded=lambda settings: settings.expanded,
-    )
-
-
-UNICOIL = _family(UniCoilSettings)
-DEEPIMPACT = _family(DeepImpactSettings)
-TILDEV2 = _family(TildeV2Settings)
-DEEPCT = Architecture(
-    settings=DeepCTSettings,
-    towers=lambda _, side: ("document",) if side == "document" else (),
-    weigher=lambda settings, side, towers, vocabulary: (
-        RecallWeights(settings, towers["document"], vocabulary)
-        if side == "document"
-        else BagOfWords(vocabulary, "tf", "none")
-    ),
-    scale=lambda _settings, _side: 1.0,
-    scoring=lambda _: "bm25",
-    tower=lambda settings, _: hidden_states_kind(
-        lambda size: nn.Sequential(nn.Dropout(settings.dropout), linear_head(size)), None
-    ),
-    uses_expanded=lambda settings: settings.expanded,
-    changeable=frozenset({"scale", "smoothing"}),
-    objective=_recall_objective,
-)
+UNICOIL = UniCoilArchitecture(UniCoilSettings)
+DEEPIMPACT = UniCoilArchitecture(DeepImpactSettings)
+TILDEV2 = UniCoilArchitecture(TildeV2Settings)
+DEEPCT = DeepCTArchitecture()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import HiddenStates, TermTable, Tower
-from encoders.checkpoints import Vocabulary
-from encoders.head import Shares, first_occurrences, merged_shares
+from encoders.backbone.towers import HiddenStates, LanguageModel, TermTable
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.attribution import Shares, merged_shares
+from encoders.head.vocabulary_head import first_occurrences
 from learned_sparse.core.errors import LearnedSparseError
 
 SpecialTokens = Literal["none", "unknown", "separators", "all"]
@@ -78,32 +78,10 @@ class BagOfWords(nn.Module):
         return attention_mask.bool() & self._counts[input_ids]
 
 
-def bag_of_words(
-    weighting: Weighting, vocabulary: Vocabulary, special_tokens: SpecialTokens, towers: Mapping[str, Any]
-) -> BagOfWords:
-    """Queries without a network; the table is one of ``towers``."""
-    return BagOfWords(vocabulary, weighting, special_tokens, towers.get(QUERY_WEIGHTS))
-
-
 def check_weighting(query: str, weighting: Weighting) -> None:
     """Raise if queries with a network have a table."""
     if query != "bag-of-words" and weighting in TABLE_WEIGHTINGS:
         raise LearnedSparseError(f"query_weighting: {weighting} needs query: bag-of-words, not {query}")
-
-
-def table_towers(weighting: Weighting) -> tuple[str, ...]:
-    """The tower that queries without a network read."""
-    return (QUERY_WEIGHTS,) if weighting in TABLE_WEIGHTINGS else ()
-
-
-def bag_scale(weighting: Weighting) -> float:
-    """Factor from weights to impacts: counts are whole numbers; a table has weights of about 1."""
-    return 100.0 if weighting in TABLE_WEIGHTINGS else 1.0
-
-
-def trained_towers(names: Sequence[str], weighting: Weighting) -> tuple[str, ...]:
-    """The towers that a ranking loss trains: not a table of inverse document frequencies."""
-    return tuple(name for name in names if name != QUERY_WEIGHTS or weighting == "learned")
 
 
 def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
@@ -142,7 +120,7 @@ class PooledTower(nn.Module):
 class PooledMaskedLM(PooledTower):
     """A masked-LM tower whose logits are pooled over positions."""
 
-    tower: Tower
+    tower: LanguageModel
 
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Hidden states, pooled positions, decoder weight and bias: the first arguments of ``encoders.head.pool``."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import HiddenStates, TowerKind, hidden_states_kind
-from encoders.checkpoints import Vocabulary
-from encoders.head import Shares, WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
+from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TowerKind
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.attribution import Shares, largest_shares
+from encoders.head.token_top_k import WinnerTakeAll, keep_largest, max_pool_entries
 from encoders.models.architecture import Architecture, Mixture
 from encoders.models.token_weights import PooledTower
 from learned_sparse.core.encoder import Side
@@ -214,58 +216,59 @@ def _tower_name(settings: UHDSettings, layer: int) -> str:
     return _JOINT if settings.encoders == "joint" else f"bucket-{layer}"
 
 
-def _towers(settings: UHDSettings, side: Side) -> tuple[str, ...]:
-    factors = _bucket_factors(settings, side)
-    used_layers = (layer for layer in settings.layers if factors[f"b{layer}"])
-    return tuple(dict.fromkeys(_tower_name(settings, layer) for layer in used_layers))
+class UHDArchitecture(Architecture[UHDSettings]):
+    """A tower for each bucket (``bucket-4``), or ``joint``."""
 
+    settings = UHDSettings
+    query_only_settings = frozenset({"query_k", "query_k_scope", "bucket_weights"})
+    changeable = query_only_settings | {"k", "layers", "normalize", "document_k", "document_k_scope", "binarize"}
 
-def _tower(settings: UHDSettings, name: str) -> TowerKind:
-    layers = settings.layers if name == _JOINT else (int(name.removeprefix("bucket-")),)
+    def networks(self, settings: UHDSettings, side: Side) -> tuple[str, ...]:
+        """The towers of the buckets that the side has."""
+        factors = _bucket_factors(settings, side)
+        used_layers = (layer for layer in settings.layers if factors[f"b{layer}"])
+        return tuple(dict.fromkeys(_tower_name(settings, layer) for layer in used_layers))
 
-    def kind(*, initialise: bool) -> TowerKind:
-        def make_heads(hidden: int) -> nn.Module:
-            return nn.ModuleDict(
-                {
-                    str(layer): WinnerTakeAll(
-                        hidden, settings.dimensions, settings.weight_sparsity, initialise=initialise
-                    )
-                    for layer in layers
-                }
+    def network_side(
+        self, settings: UHDSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> nn.Module:
+        """``UHD``."""
+        return UHD(settings, side, towers, vocabulary)
+
+    def network_scale(self, settings: UHDSettings) -> float | None:
+        """Binary weights are integers."""
+        return 1.0 if settings.binarize else None
+
+    def tower(self, settings: UHDSettings, name: str) -> TowerKind:
+        """A winner-take-all layer for each bucket on the states of its layer."""
+        layers = settings.layers if name == _JOINT else (int(name.removeprefix("bucket-")),)
+
+        def heads(hidden: int, *, initialise: bool = True) -> nn.Module:
+            options = hidden, settings.dimensions, settings.weight_sparsity
+            return nn.ModuleDict({str(layer): WinnerTakeAll(*options, initialise=initialise) for layer in layers})
+
+        return HiddenStatesKind(heads, layers, functools.partial(heads, initialise=False))
+
+    def terms(self, settings: UHDSettings, vocabulary: Vocabulary) -> Sequence[str]:  # noqa: ARG002
+        """``b12d61183`` is dimension 61183 of layer 12."""
+        return [f"b{layer}d{dimension}" for layer in settings.layers for dimension in range(settings.dimensions)]
+
+    def components(self, side: nn.Module) -> Mapping[str, nn.Module]:
+        """The buckets."""
+        return side.components if isinstance(side, UHD) else {}
+
+    def mixtures(self, settings: UHDSettings) -> Sequence[Mixture]:
+        """All whole factors from 0 to 3, except multiples of another mixture."""
+        names = [f"b{layer}" for layer in settings.layers]
+        if len(names) == 1:
+            return ()
+        return [
+            Mixture(
+                {"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)}
             )
-
-        return hidden_states_kind(make_heads, layers)
-
-    return TowerKind(load=kind(initialise=False).load, from_backbone=kind(initialise=True).from_backbone)
-
-
-def _terms(settings: UHDSettings, _: Vocabulary) -> Sequence[str]:
-    return [f"b{layer}d{dimension}" for layer in settings.layers for dimension in range(settings.dimensions)]
+            for factors in itertools.product(range(_MAX_FACTOR + 1), repeat=len(names))
+            if math.gcd(*factors) == 1
+        ]
 
 
-def _mixtures(settings: UHDSettings) -> Sequence[Mixture]:
-    """All whole factors from 0 to 3, except multiples of another mixture."""
-    names = [f"b{layer}" for layer in settings.layers]
-    if len(names) == 1:
-        return ()
-    return [
-        Mixture({"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)})
-        for factors in itertools.product(range(_MAX_FACTOR + 1), repeat=len(names))
-        if math.gcd(*factors) == 1
-    ]
-
-
-_QUERY_ONLY = frozenset({"query_k", "query_k_scope", "bucket_weights"})
-
-UHD_BERT = Architecture(
-    settings=UHDSettings,
-    towers=_towers,
-    weigher=UHD,
-    scale=lambda settings, _: 1.0 if settings.binarize else None,
-    tower=_tower,
-    terms=_terms,
-    changeable=_QUERY_ONLY | {"k", "layers", "normalize", "document_k", "document_k_scope", "binarize"},
-    query_only_settings=_QUERY_ONLY,
-    components=lambda side: side.components if isinstance(side, UHD) else {},
-    mixtures=_mixtures,
-)
+UHD_BERT = UHDArchitecture()

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from encoders.backbone import choose_device, process_settings, quiet
-from encoders.checkpoints import as_json, locate
+from encoders.backbone.device import choose_device, process_settings
+from encoders.backbone.pretrained import quiet
+from encoders.checkpoints.hub import locate
+from encoders.checkpoints.notes import as_json
 from encoders.teach.recipe import CrossEncoderRecipe
 from encoders.teach.scorers import cross_encoder_class
 from encoders.training import examples_in_order

@@ -55,15 +55,17 @@ class CrossEncoder(Scorer):
         """``name`` is a folder or Hub id with trained weights in safetensors; ``batch_size`` counts pairs."""
         from safetensors import SafetensorError
 
-        from encoders.backbone import DTYPES, choose_device, choose_dtype, longest_input, quiet
-        from encoders.checkpoints import NOTES, check_sizes, locate, require_safetensors
+        from encoders.backbone.device import DTYPES, choose_device, choose_dtype
+        from encoders.backbone.pretrained import longest_input, quiet
+        from encoders.checkpoints.hub import locate, weight_files
+        from encoders.checkpoints.notes import NOTES, check_sizes
 
         if not (batch_size or "1").isdigit():
             raise LearnedSparseError(f"--batch-size {batch_size}: a cross-encoder takes a number of pairs")
         folder, torch_device = locate(name, revision), choose_device(device)
         if (folder / NOTES).exists():
             raise LearnedSparseError(f"{name}: is a checkpoint of this package; --checkpoint takes it")
-        require_safetensors(folder, name)
+        weight_files(folder, name)
         data_type = choose_dtype(dtype, torch_device)
         with quiet():
             try:

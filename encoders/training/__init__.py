@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from encoders.training.options import CoTraining, Pruning, SpaDEOptions, SparTermOptions, spade_options
 from encoders.training.recipe import (
-    CoTraining,
     Distillation,
-    Gate,
     Negatives,
     NegativeSource,
-    Pruning,
     Rank,
     Recipe,
     Source,
@@ -29,6 +27,7 @@ from encoders.training.recipe_file import (
     recipe_names,
     recipe_splits,
     recipe_values,
+    stated,
     to_mapping,
 )
 from learned_sparse.core.lazy import lazy_names
@@ -52,13 +51,14 @@ __all__ = [
     "Changes",
     "CoTraining",
     "Distillation",
-    "Gate",
     "NegativeSource",
     "Negatives",
     "Pruning",
     "Rank",
     "Recipe",
     "Source",
+    "SpaDEOptions",
+    "SparTermOptions",
     "Stage",
     "TextStore",
     "TrainingReport",
@@ -70,6 +70,8 @@ __all__ = [
     "recipe_splits",
     "recipe_values",
     "run_recipe",
+    "spade_options",
+    "stated",
     "to_mapping",
     "train",
 ]

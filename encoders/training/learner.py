@@ -11,10 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Objective
+from encoders.models.architecture import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
 from encoders.training.data.examples import Example
-from encoders.training.objective import make_objective, negatives_per_query, total_loss
+from encoders.training.objective import SIDE_OUTPUTS, make_objective, negatives_per_query, total_loss
 from encoders.training.optimizing import (
     begin_stage,
     evaluating,
@@ -24,7 +24,8 @@ from encoders.training.optimizing import (
     set_learning_rates,
     trained_parameters,
 )
-from encoders.training.recipe import CoTraining, Stage
+from encoders.training.options import CoTraining, spade_options
+from encoders.training.recipe import SIDES, Stage
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -73,19 +74,20 @@ class Learner:
 
     def _loss(self, examples: Sequence[Example], step: int, log: dict[str, Tensor], outputs: Outputs) -> Tensor:
         """The scalar loss of the outputs for ``examples``; adds the values to log to ``log``."""
-        labels, regularizer = labels_of(examples), self.stage.regularizer
-        ramp = quadratic_ramp(step, self.stage.ramp_steps)
-        total, parts = total_loss(self.objective.losses(outputs, labels), outputs, regularizer, ramp)
+        labels, stage = labels_of(examples), self.stage
+        ramps = {side: quadratic_ramp(step, stage.ramp_steps(side)) for side in SIDES}
+        losses = self.objective.losses(outputs, labels)
+        total, parts = total_loss(losses, outputs, stage.regularizer, ramps)
         log |= {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
+        for side, names in SIDE_OUTPUTS.items():
+            if names[0] in outputs:
+                terms = [(outputs[name].detach() > 0).sum(dim=1) for name in names]
+                log[f"terms_per_{side}"] = torch.cat(terms).float().mean()
+                log[f"lambda_{side}"] = torch.tensor(stage.regularizer.side(side).weight * ramps[side])
         if "queries" in outputs:
-            documents = torch.cat([outputs["positives"].detach(), outputs["negatives"].detach()])
-            for name, weights in {"query": outputs["queries"].detach(), "document": documents}.items():
-                log[f"terms_per_{name}"] = (weights > 0).sum(dim=1).float().mean()
-            log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, labels.known))
+            log["negatives_per_query"] = torch.tensor(negatives_per_query(stage.rank, labels.known))
             if labels.scores is not None:
                 log["scored_per_query"] = labels.scores[:, 1:].isfinite().sum(dim=1).float().mean()
-            log["lambda_query"] = torch.tensor(regularizer.lambda_query * ramp)
-            log["lambda_document"] = torch.tensor(regularizer.lambda_document * ramp)
         return total
 
 
@@ -105,7 +107,8 @@ class CoLearner:
 
     def __init__(self, stage: Stage, settings: CoTraining, session: Session) -> None:
         self.stage, self._settings, self._session, model = stage, settings, session, session.model
-        component_stages = [replace(stage, component=name, cotraining=None) for name in self._settings.components]
+        alone = replace(spade_options(stage), cotraining=None)
+        component_stages = [replace(stage, component=name, options=alone) for name in self._settings.components]
         trained = [p for part in component_stages for p in trained_parameters(part, model, make_objective(part, model))]
         self.parameters = list(dict.fromkeys(trained))
         self.optimizer = begin_stage(stage, model, self.parameters)
@@ -169,7 +172,8 @@ class CoLearner:
 def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
     """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
     session.use_settings(stage)
-    return Learner(stage, session) if stage.cotraining is None else CoLearner(stage, stage.cotraining, session)
+    cotraining = spade_options(stage).cotraining
+    return Learner(stage, session) if cotraining is None else CoLearner(stage, cotraining, session)
 
 
 def hardest(losses: Tensor, count: int) -> list[int]:

@@ -9,27 +9,29 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from encoders.backbone import process_settings, random_state
-from encoders.checkpoints import tokenizer_sha256
-from encoders.encoding import save_checkpoint
+from encoders.backbone.device import process_settings, random_state
+from encoders.checkpoints.tokenizer import tokenizer_sha256
+from encoders.encoding.model import save_checkpoint
 from encoders.training.data.batches import Batches, Sampler, StepBatch
 from encoders.training.data.negatives import NegativeSampler, Rank
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
 from encoders.training.data.texts import TextStores
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
+from encoders.training.options import spade_options
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
-from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
+from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session, Stopping
 from encoders.training.state.folder import Progress, RunFolder, TrainingReport
 from encoders.training.state.journal import Journal
 from encoders.training.state.tensors import load_state, save_state
-from encoders.training.validation import Validator, hold_out, is_better
+from encoders.training.validation import TermCounts, Validator, hold_out, is_better
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, sha256, write_json
 from learned_sparse.core.locks import locked
@@ -266,12 +268,14 @@ class _Run:
     def _validate(self, stage: Stage, learner: AnyLearner) -> None:
         """Score the model and keep its weights if they are the stage's best."""
         validator, session = self._validator, self._session
-        if validator is None or not learner.ranks or not stage.validate:
+        if validator is None or not learner.ranks or stage.validate_every == 0:
             return
-        component, rank = stage.component, session.ranking(None, stage.component)
+        counts, others = TermCounts(), dict[str, float]()
+        component, rank = stage.component, session.ranking(None, stage.component, counts)
         search = validator.by_search(component)  # all processes take part; any other validation is that of the main one
         found = (lambda compute: compute()) if search else session.on_main
-        score, mixture = self._scored(found(lambda: validator.score(session.encode, component, rank)))
+        result = found(lambda: validator.score(session.encode, component, rank, others))
+        score, mixture = self._scored(result, others | counts.measures(session.total))
         if self._progress.step < stage.full_lambda_step:
             return  # the weights are less sparse than the recipe wants; later ones do not compare
         if is_better(score, self._progress.best_score):
@@ -281,12 +285,16 @@ class _Run:
         else:
             self._progress = replace(self._progress, stale=self._progress.stale + 1)
 
-    def _scored(self, result: tuple[float, float]) -> tuple[float, Mapping[str, Any] | None]:
+    def _scored(
+        self, result: tuple[float, float], others: Mapping[str, float] = MappingProxyType({})
+    ) -> tuple[float, Mapping[str, Any] | None]:
         """Log a validation; its MRR@10 and the settings of the best mixture, if there is one."""
         score, index = result[0], int(result[1])
         mixture = None if self._validator is None or index < 0 else self._validator.mixtures[index].settings
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
-        self._journal.log_event(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed})
+        self._journal.log_event(
+            self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed, **others}
+        )
         return score, mixture
 
     def _mine(self, stage: Stage, step: int) -> None:
@@ -300,7 +308,7 @@ class _Run:
         self._journal.log_event(self._progress.stage, step, {"mined queries": searched})
 
     def _batches(self, stage: Stage) -> Batches:
-        recipe, session = self._recipe, self._session
+        recipe, session, cotraining = self._recipe, self._session, spade_options(stage).cotraining
         examples = self._negatives.examples()
         sizes, weights = [len(part) for part in examples], [source.weight for source in recipe.data]
         stream = self._progress.stage
@@ -310,7 +318,7 @@ class _Run:
             session.model.tokenizer,
             recipe.max_length,
             batch_size=stage.batch_size,
-            select_from=None if stage.cotraining is None else stage.cotraining.select_from,
+            select_from=None if cotraining is None else cotraining.select_from,
             micro_batch_size=stage.micro_batch_size,
             seed=[recipe.seed, stream],
             process=session.process_index,
@@ -348,7 +356,7 @@ class _Run:
         mixture = progress.mixture
         if mixture is None and validator is not None and validator.mixtures:
             _, mixture = self._scored(session.on_main(lambda: validator.best_mixture(session.encode)))
-        texts = sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed)
+        texts = sample_texts(self._sources, CALIBRATION_TEXTS, self._recipe.seed)
         notes = {
             "device": session.device.type,
             "precision": session.precision,

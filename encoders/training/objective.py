@@ -8,11 +8,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.encoding import LoadedModel, architecture_named
-from encoders.models import Labels, Objective, TermWeighers, Tokens
-from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
-from encoders.training.regularizers import REGULARIZERS
+from encoders.encoding.model import LoadedModel
+from encoders.models import architecture_named
+from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
+from encoders.training.mlm import MaskedLMObjective
+from encoders.training.recipe import SIDES, Distillation, Rank, Regularizer, Stage
+from encoders.training.regularizers import REGULARIZERS, masked
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
+
+SIDE_OUTPUTS: Mapping[Side, tuple[str, ...]] = {"query": ("queries",), "document": ("positives", "negatives")}
+"""The outputs of a ranking objective that are weights of each side."""
 
 
 class RankingObjective(Objective):
@@ -53,8 +59,10 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
     """What ``stage`` minimises on ``model``."""
     family = architecture_named(model.architecture)
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
+    if stage.objective == "mlm":
+        return MaskedLMObjective(stage, model, part)
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
-    if stage.regularizer.kind != "none" and not objective.ranks:
+    if not objective.ranks and any(stage.regularizer.side(side).kind != "none" for side in SIDES):
         raise LearnedSparseError(
             f"stage {stage.name}: objective: {stage.objective} has no weights to regularise; leave regularizer out"
         )
@@ -62,36 +70,23 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
 
 
 def total_loss(
-    losses: Mapping[str, Tensor], outputs: Mapping[str, Tensor], regularizer: Regularizer, ramp: float
+    losses: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    regularizer: Regularizer,
+    ramps: Mapping[Side, float],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The scalar to minimise, and its parts for the log: means of ``losses``, and the regularisers of the weights.
 
-    ``ramp``: the share of lambda in force.
+    ``ramps``: the share of each side's lambda in force.
+    Positives and hard negatives are regularised as one batch, the formula of the SPLADE paper.
     """
     parts = {name: values.mean() for name, values in losses.items()}
-    if "queries" in outputs and regularizer.kind != "none":
-        if regularizer.lambda_query:
-            value = REGULARIZERS[regularizer.kind_query or regularizer.kind](outputs["queries"])
-            parts["query_regularizer"] = value * (regularizer.lambda_query * ramp)
-        if regularizer.lambda_document:
-            value = document_regularizer(regularizer, outputs["positives"], outputs["negatives"])
-            parts["document_regularizer"] = value * (regularizer.lambda_document * ramp)
+    for side, names in SIDE_OUTPUTS.items():
+        kind, weight, _, threshold = regularizer.side(side)
+        if kind != "none" and names[0] in outputs:
+            weights = masked(torch.cat([outputs[name] for name in names]), threshold)
+            parts[f"{side}_regularizer"] = REGULARIZERS[kind](weights) * (weight * ramps[side])
     return torch.stack(list(parts.values())).sum(), parts
-
-
-def document_regularizer(settings: Regularizer, positives: Tensor, negatives: Tensor) -> Tensor:
-    """The regulariser of the documents of a step, positives (n, dimensions) and negatives (m, dimensions).
-
-    ``concatenated`` (the default of every recipe) takes all n + m documents as one batch, the formula of the paper.
-    ``averaged`` is naver/splade's code: half the regulariser of the positives plus half that of the negatives. The two
-    agree for L1 when n = m. For FLOPS ``averaged`` is never smaller, so a lambda does not carry over.
-    """
-    regularizer = REGULARIZERS[settings.kind]
-    if not len(negatives):
-        return regularizer(positives)
-    if settings.documents == "averaged":
-        return (regularizer(positives) + regularizer(negatives)) / 2
-    return regularizer(torch.cat([positives, negatives]))
 
 
 def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
@@ -180,8 +175,7 @@ def distillation_losses(settings: Distillation, student: Tensor, teacher: Tensor
     if settings.margin_mse:
         losses["margin_mse"] = settings.margin_mse * margin_mse(student, teacher, scored)
     if settings.kl:
-        temperatures = settings.student_temperature, settings.teacher_temperature
-        losses["kl"] = settings.kl * kl_divergence(student, teacher, scored, *temperatures)
+        losses["kl"] = settings.kl * kl_divergence(student, teacher, scored, settings.temperature)
     return losses
 
 
@@ -197,15 +191,13 @@ def margin_mse(student: Tensor, teacher: Tensor, scored: Tensor) -> Tensor:
     return errors.masked_fill(~negatives, 0.0).square().sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
-def kl_divergence(
-    student: Tensor, teacher: Tensor, scored: Tensor, student_temperature: float = 1.0, teacher_temperature: float = 1.0
-) -> Tensor:
-    """``T_s^2 KL(softmax(teacher / T_t) || softmax(student / T_s))`` over the scored documents, ``(queries,)``."""
+def kl_divergence(student: Tensor, teacher: Tensor, scored: Tensor, temperature: float = 1.0) -> Tensor:
+    """``T^2 KL(softmax(teacher / T) || softmax(student / T))`` over the scored documents, ``(queries,)``."""
     missing = torch.finfo(student.dtype).min
-    logs = (student / student_temperature).masked_fill(~scored, missing).log_softmax(dim=1)
-    targets = (teacher / teacher_temperature).masked_fill(~scored, missing).log_softmax(dim=1)
+    logs = (student / temperature).masked_fill(~scored, missing).log_softmax(dim=1)
+    targets = (teacher / temperature).masked_fill(~scored, missing).log_softmax(dim=1)
     terms = (targets.exp() * (targets - logs)).masked_fill(~scored, 0.0)
-    return terms.sum(dim=1) * student_temperature**2
+    return terms.sum(dim=1) * temperature**2
 
 
 def in_batch_hinge(in_batch: Tensor, excluded: Tensor, margin: float = 1.0) -> Tensor:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import random_state, set_random_state
-from encoders.encoding import LoadedModel, architecture_named
-from encoders.models import Objective
+from encoders.backbone.device import random_state, set_random_state
+from encoders.encoding.model import LoadedModel
+from encoders.models import architecture_named
+from encoders.models.architecture import Objective
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
@@ -24,7 +25,9 @@ Forward = Callable[[], Outputs]
 def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
     """Parameters of the objective's towers in the part of the model that the stage trains, each once."""
     part = architecture_named(model.architecture).part(model.weighers, stage.component)
-    of_towers = _ids(p for name in objective.towers if name in model.towers for p in model.towers[name].parameters())
+    of_towers = _ids(
+        p for name in objective.towers if name in model.towers for p in model.towers[name].trainable_parameters()
+    )
     parameters = [*part.document.parameters(), *part.query.parameters()]
     return list({id(parameter): parameter for parameter in parameters if id(parameter) in of_towers}.values())
 
@@ -95,17 +98,19 @@ def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
     """Learning rates that differ from the stage's, by parameter id; rates of heads override those of components."""
     family = architecture_named(model.architecture)
     rates: dict[int, float] = {}
-    for component, rate in stage.learning_rates.items():
+    given = {name: rate for name, rate in stage.learning_rates.items() if rate is not None}
+    head_rate = given.pop("head", None)
+    for component, rate in given.items():
         known = family.components(model.weighers.document)
         if component not in known:
-            hint = did_you_mean(component, known)
+            hint = did_you_mean(component, [*known, "head"])
             raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {component!r}{hint}")
         rates |= dict.fromkeys(_ids(family.part(model.weighers, component).parameters()), rate)
-    if stage.head_learning_rate is not None:
+    if head_rate is not None:
         new = _ids(parameter for tower in model.towers.values() for parameter in tower.new_parameters())
         if not new:
-            raise LearnedSparseError(f"stage {stage.name}: head_learning_rate: no tower has a head of its own")
-        rates |= dict.fromkeys(new, stage.head_learning_rate)
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: head: no tower has a head of its own")
+        rates |= dict.fromkeys(new, head_rate)
     return rates
 
 

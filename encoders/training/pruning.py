@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Prunable
+from encoders.models.architecture import Prunable
+from encoders.training.options import spade_options
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -52,11 +53,12 @@ class Pruner:
 
     def __init__(self, stage: Stage, document: Prunable | None, reduce: Callable[[Tensor], Tensor]) -> None:
         """``document``: the document side; None if its architecture cannot prune. ``reduce`` sums over processes."""
-        if stage.pruning is None:
+        pruning = spade_options(stage).pruning
+        if pruning is None:
             raise ValueError("a stage without pruning")
         if document is None:
             raise LearnedSparseError(f"stage {stage.name}: pruning: this architecture cannot prune terms; SpaDE can")
-        self._settings, self._document, self._reduce = stage.pruning, document, reduce
+        self._settings, self._document, self._reduce = pruning, document, reduce
         self._frequencies = DocumentFrequencies(document.unpruned)
 
     @contextmanager

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
+from encoders.backbone.lora import Lora
+from encoders.training.options import StageOptions, read_options
 from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+
+SIDES = get_args(Side)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +64,8 @@ class NegativeSource:
     kind: Literal["given", "bm25", "self", "checkpoint", "random", "none"] = "given"
     share: float = 1.0  # of the negatives of a query, beside the other sources
     checkpoint: str | None = None  # folder or name on the Hub
-    first_rank: int = 1  # from 1; a higher rank skips documents that are likely relevant but not judged
-    last_rank: int = 100
+    # first and last, from 1; a higher first rank skips documents that are likely relevant but not judged
+    ranks: tuple[int, int] = (1, 100)
     every: int | None = None  # self: steps between searches; None: only at the start
     pool: int | None = None  # self, checkpoint: documents searched, drawn at random, with all positives; None: all
     queries: int | None = None  # self, checkpoint: training queries searched, drawn at random; None: all
@@ -69,8 +74,8 @@ class NegativeSource:
         """Raise if the values contradict each other; ``where`` opens the message."""
         if (self.kind == "checkpoint") != (self.checkpoint is not None):
             raise LearnedSparseError(f"{where}: kind: checkpoint and 'checkpoint' go together")
-        if not 1 <= self.first_rank <= self.last_rank:
-            raise LearnedSparseError(f"{where}: ranks {self.first_rank} to {self.last_rank}; give 1 <= first <= last")
+        if not 1 <= self.ranks[0] <= self.ranks[1]:
+            raise LearnedSparseError(f"{where}: ranks {self.ranks[0]} to {self.ranks[1]}; give 1 <= first <= last")
         if self.share <= 0:
             raise LearnedSparseError(f"{where}: share {self.share:g}; give a number above 0")
 
@@ -129,114 +134,61 @@ class Distillation:
     """
 
     margin_mse: float = 0.0  # squared error of the margins s+ - s- (Hofstaetter et al. 2020)
-    kl: float = 0.0  # divergence of the student's softmax from the teacher's, times student_temperature squared
-    teacher_temperature: float = 1.0  # kl: the teacher's scores are divided by it
-    student_temperature: float = 1.0  # kl: so are the student's
+    kl: float = 0.0  # divergence of the student's softmax from the teacher's, times the temperature squared
+    temperature: float = 1.0  # kl: the scores of both are divided by it; ``rank: score_scale`` scales the student's
 
     def check(self, where: str, hard_negatives: int) -> None:
         """Raise if nothing can be distilled; ``where`` opens the message."""
         if min(self.margin_mse, self.kl) < 0 or self.margin_mse + self.kl <= 0:
             raise LearnedSparseError(f"{where}: distillation: give 'margin_mse' or 'kl' a weight above 0")
-        if min(self.teacher_temperature, self.student_temperature) <= 0:
-            raise LearnedSparseError(f"{where}: distillation: temperatures are above 0")
+        if self.temperature <= 0:
+            raise LearnedSparseError(f"{where}: distillation: the temperature is above 0")
         if hard_negatives == 0:
             raise LearnedSparseError(f"{where}: distillation needs hard negatives; set negatives: per_query")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate:
-    """SparTerm's Eq. 8; the two weights are the paper's (§4.2)."""
-
-    negative_weight: float = 1e-3  # lambda_1
-    positive_weight: float = 1.0  # lambda_2
-
-
-@dataclass(frozen=True, kw_only=True)
 class Regularizer:
-    """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``.
+    """The sparsity regularisers of queries and documents, and their lambdas, which grow quadratically from 0.
 
-    Weights from before that step are no candidates for the best ones of the stage. The regulariser is computed over
-    the texts of a step on all processes, as in naver/splade's trainer.
+    ``kind``, ``ramp_steps`` and ``threshold`` are one value for both sides, or a mapping with ``query`` and
+    ``document``. Weights from before the end of both ramps are no candidates for the best ones of the stage. A
+    regulariser is computed over the texts of a step on all processes, as in naver/splade's trainer.
     """
 
-    kind: str = "none"  # or one of ``encoders.training.regularizers``
-    kind_query: str | None = None  # of queries; None: ``kind``. naver/splade's later trainer: l1, beside flops
+    kind: str | Mapping[str, str] = "none"  # or one of ``encoders.training.regularizers``
     lambda_query: float = 0.0
     lambda_document: float = 0.0
-    ramp_steps: int | None = None  # None: a third of the stage's steps
-    documents: Literal["concatenated", "averaged"] = "concatenated"  # averaged: naver/splade's code
+    ramp_steps: int | Mapping[str, int] | None = None  # steps until the full lambda; None: a third of the stage's
+    threshold: int | Mapping[str, int] | None = None  # only texts with more terms than this are regularised
+
+    def side(self, side: Side) -> SideRegularizer:
+        """The regulariser of one side."""
+        settings: Any = (self.kind, self.ramp_steps, self.threshold)
+        kind, ramp, threshold = (value.get(side) if isinstance(value, Mapping) else value for value in settings)
+        weight = self.lambda_query if side == "query" else self.lambda_document
+        return SideRegularizer(kind if weight and kind else "none", weight, ramp, threshold)
 
     def check(self, where: str) -> None:
-        """Raise if a regulariser is unknown; ``where`` opens the message."""
-        for name, kind, known in (
-            ("kind", self.kind, ["none", *REGULARIZERS]),
-            ("kind_query", self.kind_query, [None, *REGULARIZERS] if self.kind != "none" else [None]),
-        ):
-            if kind not in known:
-                hint = did_you_mean(str(kind), filter(None, known))
-                raise LearnedSparseError(f"{where}: regularizer: {name}: {kind!r} is not a regulariser{hint}")
+        """Raise if a kind or a side is not known; ``where`` opens the message."""
+        for name in ("kind", "ramp_steps", "threshold"):
+            value = getattr(self, name)
+            for side in value if isinstance(value, Mapping) else ():
+                if side not in SIDES:
+                    raise LearnedSparseError(f"{where}: {name}: {side!r} is no side{did_you_mean(side, SIDES)}")
+        for kind in self.kind.values() if isinstance(self.kind, Mapping) else (self.kind,):
+            if kind != "none" and kind not in REGULARIZERS:
+                hint = did_you_mean(kind, ["none", *REGULARIZERS])
+                raise LearnedSparseError(f"{where}: kind: {kind!r} is not a regulariser{hint}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pointwise:
-    """The query likelihood in SpaDE's Eq. 12: ``-weight * v_q . log softmax(v_d+)``."""
+class SideRegularizer(NamedTuple):
+    """The regulariser of one side; ``kind`` is ``none`` where lambda is 0."""
 
-    weight: float = 0.0  # the paper's lambda is 1
-    component: str | None = None  # add it only where this component is trained alone; None: always
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoTraining:
-    """SpaDE §3.3: examples that are hard for one component train the other one.
-
-    One step of the stage looks at ``select_from`` examples. Each component scores all of them; the ``share`` with its
-    largest losses trains the other component, in updates of ``batch_size`` examples (the last one may be smaller).
-    """
-
-    components: tuple[str, ...]  # two of them
-    select_from: int = 1024  # examples of one step, over all processes; the paper selects from the whole training set
-    share: float = 0.3  # tau (§3.3); 1: no selection, both train on everything ("w/o co-training" of Table 6)
-
-    @property
-    def selected(self) -> int:
-        """The number of selected examples: ``share`` of ``select_from``, rounded down, at least 1.
-
-        >>> CoTraining(components=("a", "b"), select_from=100, share=0.29).selected
-        29
-        """
-        return max(1, int(self.share * self.select_from + 1e-9))  # 0.29 * 100 is just below 29
-
-    def check(self, where: str) -> None:
-        """Raise if the values contradict each other; ``where`` opens the message."""
-        if len(set(self.components)) != 2 or len(self.components) != 2:
-            raise LearnedSparseError(f"{where}: cotraining: 'components' are two different ones")
-        if self.select_from < 1 or not 0 < self.share <= 1:
-            raise LearnedSparseError(f"{where}: cotraining: 'select_from' is at least 1, 'share' above 0 and at most 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pruning:
-    """SpaDE §3.4: terms that have weight in more than ``gamma`` of the documents lose it.
-
-    Documents are counted in windows of the stage, beginning at ``begin``; terms are pruned at the end of each window. A
-    smaller gamma restarts the search for the best weights and patience, as in the published code.
-    """
-
-    gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
-    begin: int = 0  # steps of the stage
-    window: int  # steps
-    schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
-    cumulative: bool = False  # published code: pruned terms stay pruned, and no window after ``schedule`` prunes
-
-    def check(self, where: str) -> None:
-        """Raise if a value is out of range; ``where`` opens the message."""
-        if self.window < 1 or self.begin < 0:
-            raise LearnedSparseError(f"{where}: pruning: 'window' is at least 1, 'begin' at least 0")
-        if self.cumulative and (not self.schedule or self.schedule[-1] != self.gamma):
-            raise LearnedSparseError(f"{where}: pruning: cumulative pruning ends with 'schedule': end it with gamma")
-        for gamma in (*self.schedule, self.gamma):
-            if not 0 < gamma <= 1:
-                raise LearnedSparseError(f"{where}: pruning: {gamma} is not a share of documents; give 0 < gamma <= 1")
+    kind: str
+    weight: float
+    ramp_steps: int | None
+    threshold: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,45 +196,38 @@ class Stage:
     """One stage of training: what is optimised, how long and how."""
 
     name: str
-    objective: str = "rank"  # or one of the architecture: SparTerm has "gate" (Eq. 8)
+    objective: str = "rank"  # or "mlm", masked-LM on documents; or one of the architecture: SparTerm's "gate" (Eq. 8)
     component: str | None = None  # rank: train and search with this component alone; None: the whole model
-    joint: bool = False  # rank: train the gate as well, on L_rank + L_exp (SparTerm Eq. 9)
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
+    options: Any = field(default_factory=StageOptions)  # of the architecture: see ``encoders.training.options``
     steps: int
     batch_size: int  # queries of one step, over all processes
     micro_batch_size: int | None = None  # at most so many queries in a forward pass: less memory, the same gradient
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     learning_rate: float = 2e-5
-    learning_rates: Mapping[str, float] = field(default_factory=dict)  # of components with another one
-    head_learning_rate: float | None = None  # of parameters that no backbone brought; None: as the others
+    # of components with another one, and of ``head``: the parameters that no backbone brought; null: as the others
+    learning_rates: Mapping[str, float | None] = field(default_factory=dict)
     warm_up_steps: int = 0
     decay: bool = True  # linear decay to 0; False: constant after the warm-up
     max_gradient_norm: float | None = None
-    validate: bool = True  # False: the stage is not validated; its last weights count
-    validate_every: int | None = None  # steps; None: ``validation.every``
+    validate_every: int | None = None  # steps; None: ``validation.every``; 0: never, the last weights count
     dropout: bool = True  # the backbone's own dropout; False: none
     negatives: Negatives | None = None  # None: those of the recipe
     rank: Rank = field(default_factory=Rank)
     distillation: Distillation | None = None
-    pointwise: Pointwise = field(default_factory=Pointwise)
-    cotraining: CoTraining | None = None
-    pruning: Pruning | None = None
-    gate: Gate = field(default_factory=Gate)
     regularizer: Regularizer = field(default_factory=Regularizer)
 
-    @property
-    def ramp_steps(self) -> int:
-        """Steps until the lambdas have their full size."""
-        ramp = self.regularizer.ramp_steps
-        return self.steps // 3 if ramp is None else ramp
+    def ramp_steps(self, side: Side) -> int:
+        """Steps until the regulariser of ``side`` has its full lambda."""
+        steps = self.regularizer.side(side).ramp_steps
+        return self.steps // 3 if steps is None else steps
 
     @property
     def full_lambda_step(self) -> int:
         """The first step whose weights can be the best: that of the full lambdas, or the last one."""
-        regularizer = self.regularizer
-        used = regularizer.kind != "none" and (regularizer.lambda_query or regularizer.lambda_document)
-        return min(self.ramp_steps, self.steps) if used else 0
+        used = (self.ramp_steps(side) for side in SIDES if self.regularizer.side(side).kind != "none")
+        return min(max(used, default=0), self.steps)
 
     def check(self, where: str, hard_negatives: int) -> None:
         """Raise if the stage cannot be computed or cannot learn; ``where`` opens the message."""
@@ -290,21 +235,12 @@ class Stage:
             raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
         if self.micro_batch_size is not None and self.micro_batch_size < 1:
             raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size}; give at least 1")
-        self.regularizer.check(where)
-        if self.validate_every is not None and not self.validate:
-            raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
+        self.regularizer.check(f"{where}: regularizer")
         if self.objective == "rank":
             self._check_ranking(where, hard_negatives)
-        elif self.component or self.cotraining or self.pruning or self.joint or self.distillation:
-            raise LearnedSparseError(
-                f"{where}: 'component', 'cotraining', 'pruning', 'joint', 'distillation' go with objective: rank"
-            )
-        if self.cotraining is not None:
-            if self.component is not None or self.joint:
-                raise LearnedSparseError(f"{where}: 'cotraining' excludes 'component' and 'joint'; leave them out")
-            self.cotraining.check(where)
-        if self.pruning is not None:
-            self.pruning.check(where)
+        elif self.component or self.distillation:
+            raise LearnedSparseError(f"{where}: 'component' and 'distillation' go with objective: rank")
+        self.options.check(self, where)
 
     def _check_ranking(self, where: str, hard_negatives: int) -> None:
         if hard_negatives == 0 and self.rank.loss == "pairwise":
@@ -362,7 +298,6 @@ class Quantization:
 
     factor: float | None = None  # the same for both sides, whatever the architecture says
     bits: int = 8
-    texts: int = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,6 +310,8 @@ class Recipe:
     backbone: str = "bert-base-uncased"
     revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all layers of the backbone
+    attention: Literal["bidirectional", "echo", "causal"] = "bidirectional"  # of a decoder LM
+    lora: Lora | None = None  # train adapters in place of the backbone; null: all weights
     output_bias: float | None = None  # for a backbone without masked-LM head; None: the default of encoders.backbone
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0
@@ -397,7 +334,12 @@ class Recipe:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
         self.negatives.check(f"recipe {self.model}: negatives")
+        stages = []
         for stage in self.stages:
+            options = read_options(self.architecture, stage.options, f"recipe {self.model}: stage {stage.name}")
+            stages.append(replace(stage, options=options))
+        object.__setattr__(self, "stages", tuple(stages))  # the recipe is frozen, its options are read here
+        for stage in stages:
             negatives = self.negatives_of(stage)
             negatives.check(f"recipe {self.model}: stage {stage.name}: negatives")
             stage.check(f"recipe {self.model}: stage {stage.name}", negatives.count)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import as_json
+from encoders.checkpoints.notes import as_json
+from encoders.training.options import StageOptions
 from encoders.training.recipe import Recipe, Source
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
@@ -34,15 +36,35 @@ def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] 
     """
     path = _path(str(name), Path())
     values = recipe_values(name, changes=changes, data=data)
-    stages = values.get("stages")
-    for stage in stages if isinstance(stages, list) else ():
-        for part in (stage, stage.get("regularizer") if isinstance(stage, Mapping) else None):
-            if isinstance(part, Mapping) and "scope" in part:
-                raise LearnedSparseError(
-                    f"{path}: 'scope' is gone: a step has the same gradient in any micro-batches, and its regulariser "
-                    "is that of all its texts; rank: {negatives_from: N} takes in-batch negatives from N queries"
-                )
+    _refuse_old_keys(values, str(path))
     return parse(Recipe, values, str(path))
+
+
+_OLD_KEYS = {
+    "scope": "a step has the same gradient in any micro-batches, and its regulariser is that of all its texts; "
+    "rank: {negatives_from: N} takes in-batch negatives from N queries",
+    "documents": "positives and hard negatives are regularised as one batch",
+    "validate": "write validate_every: 0",
+    "head_learning_rate": "write learning_rates: {head: RATE}",
+    "first_rank": "write ranks: [FIRST, LAST]",
+    "last_rank": "write ranks: [FIRST, LAST]",
+    "teacher_temperature": "temperature is that of teacher and student",
+    "student_temperature": "temperature is that of teacher and student",
+    "texts": "quantisers are calibrated on 1,000 texts",
+    "gate": "write options: {negative_weight: ..., positive_weight: ...}",
+    **{key: f"write options: {{{key}: ...}}" for key in ("joint", "pointwise", "cotraining", "pruning")},
+}
+"""Keys of earlier versions, and what replaces them."""
+
+
+def _refuse_old_keys(values: Any, where: str) -> None:
+    """Raise if a mapping below ``values`` has a key of an earlier version; ``options`` have some of the same names."""
+    children = values.items() if isinstance(values, Mapping) else enumerate(values) if isinstance(values, list) else ()
+    for key, value in children:
+        if key in _OLD_KEYS:
+            raise LearnedSparseError(f"{where}: {key!r} is gone: {_OLD_KEYS[key]}")
+        if key not in ("options", "settings"):
+            _refuse_old_keys(value, where)
 
 
 def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
@@ -163,6 +185,30 @@ def _source_split(source: Source) -> tuple[str, tuple[str, ...]]:
 def to_mapping(recipe: Recipe) -> dict[str, Any]:
     """The recipe in JSON values, every default spelled out; ``parse`` reads it back."""
     return as_json(recipe)
+
+
+def stated(settings: Any) -> dict[str, Any]:
+    """The values of a settings dataclass that differ from its defaults, in JSON values; ``parse`` reads them back.
+
+    A new field with a default changes nothing here, so that two versions compare recipes by their meaning.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if value != default and not (isinstance(value, StageOptions) and value == type(value)()):
+            found[field.name] = _stated_value(value)
+    return found
+
+
+def _stated_value(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return stated(value)
+    if isinstance(value, Mapping):
+        return {key: _stated_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_stated_value(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

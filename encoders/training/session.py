@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import accelerate
 import numpy as np
@@ -25,25 +25,24 @@ import torch
 from accelerate.state import AcceleratorState
 from torch import Tensor
 
-from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads, training_precision
-from encoders.checkpoints import Vocabulary, as_json, is_sparse_encoder, tokenize_texts
-from encoders.encoding import (
-    CheckpointEncoder,
-    LoadedModel,
-    architecture_named,
-    default_quantizer,
-    load_encoder,
-    new_model,
-)
-from encoders.models import SIDES
+from encoders.backbone.device import autocast, choose_device, limit_threads, training_precision
+from encoders.backbone.towers import TermTable
+from encoders.checkpoints.notes import as_json, is_sparse_encoder
+from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, new_model
+from encoders.models import SIDES, architecture_named
+from encoders.models.token_weights import QUERY_WEIGHTS
 from encoders.training.data.mining import EncodeSide, best_documents
 from encoders.training.data.negatives import Rank
 from encoders.training.optimizing import evaluating
+from encoders.training.options import spade_options
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.state.journal import Track
-from encoders.training.validation import Vectors
+from encoders.training.validation import TermCounts, Vectors
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
@@ -53,6 +52,9 @@ _logger = logging.getLogger(__name__)
 
 IDF_DOCUMENTS = 20_000
 """Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
+
+CALIBRATION_TEXTS = 1000
+"""Number of training texts of each side that quantisers without a factor are calibrated on."""
 
 TIMEOUT = timedelta(days=2)
 """Time that processes wait for each other: the main process validates, mines and writes alone. NCCL's 10 minutes end a
@@ -82,16 +84,17 @@ class Session:
         lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            revision=recipe.revision, max_length=lengths, **bias,
+            revision=recipe.revision, max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
         )  # fmt: skip
-        if recipe.gradient_checkpointing:
-            _checkpoint_layers(self.model)
+        if recipe.gradient_checkpointing and True not in [t.recompute_layers() for t in self.model.towers.values()]:
+            raise LearnedSparseError("gradient_checkpointing: no tower of this model has layers; set it to false")
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
         for stage in recipe.stages:  # an error in a later stage is raised at once
             self.use_settings(stage)
-            selected = stage.batch_size if stage.cotraining is None else stage.cotraining.selected
+            cotraining = spade_options(stage).cotraining
+            selected = stage.batch_size if cotraining is None else cotraining.selected
             if min(stage.batch_size, selected) < self.num_processes:
                 raise LearnedSparseError(
                     f"stage {stage.name}: an update of {min(stage.batch_size, selected)} queries is too small for "
@@ -118,7 +121,7 @@ class Session:
 
     def pruner(self, stage: Stage) -> Pruner | None:
         """Prunes terms in ``stage``, if the stage has pruning."""
-        if stage.pruning is None:
+        if spade_options(stage).pruning is None:
             return None
         document = self.family.prunable(self.model.weighers.document)
         return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
@@ -188,15 +191,28 @@ class Session:
         sides = {side: load_encoder(checkpoint, side, device=str(self.device)) for side in SIDES}
         return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
-    def ranking(self, checkpoint: str | None, component: str | None = None) -> Rank:
+    def ranking(self, checkpoint: str | None, component: str | None = None, counts: TermCounts | None = None) -> Rank:
         """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
 
-        All processes search, each its share of the documents.
+        All processes search, each its share of the documents. ``counts`` gets the weights of all texts.
         """
+        encode = self.encode_side(checkpoint, component)
+
+        def counted(side: Side, texts: Sequence[str]) -> Vectors:
+            vectors = encode(side, texts)
+            if counts is not None:
+                counts.add(side, vectors)
+            return vectors
+
         return functools.partial(
-            best_documents, self.encode_side(checkpoint, component), process=self.process_index,
-            processes=self.num_processes, gather=self._gather_array,
+            best_documents, counted, process=self.process_index, processes=self.num_processes,
+            gather=self._gather_array,
         )  # fmt: skip
+
+    def total(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The sum of an array over the processes."""
+        summed: npt.NDArray[np.float64] = self._gather_array(values[None]).sum(axis=0)
+        return summed
 
     def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()
@@ -209,15 +225,11 @@ class Session:
         that give no term weights (gates) or have no output over the vocabulary stay as they are.
         """
         names = self.family.trained_by_ranking(self.model.settings)
-        towers = [tower for name, tower in self.model.towers.items() if name in names and isinstance(tower, Tower)]
-        if not towers:
+        biases = self.recipe.idf_bias * inverse_document_frequencies(self.model, documents)
+        if True not in [self.model.towers[name].add_to_bias(biases) for name in names]:
             raise LearnedSparseError(
                 "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
             )
-        inverse = inverse_document_frequencies(self.model, documents)
-        with torch.no_grad():
-            for tower in towers:
-                tower.decoder_bias.add_(self.recipe.idf_bias * inverse.to(tower.decoder_bias.device))
 
     def check_start(self, terms: float) -> None:
         """Warn of start values for another kind of backbone; ``terms``: mean number of terms of a document."""
@@ -235,16 +247,16 @@ class Session:
 
     def begin_query_weights(self, documents: Sequence[str]) -> None:
         """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""
-        for tower in self.model.towers.values():
-            if isinstance(tower, TermTable):
-                weights = inverse_document_frequencies(self.model, documents) / math.log(len(documents) + 1)
-                with torch.no_grad():
-                    tower.weights.copy_(weights)
+        if not self.has_query_weights:
+            return
+        weights = inverse_document_frequencies(self.model, documents) / math.log(len(documents) + 1)
+        with torch.no_grad():
+            cast(TermTable, self.model.towers[QUERY_WEIGHTS]).weights.copy_(weights)
 
     @property
     def has_query_weights(self) -> bool:
         """Whether queries have a table of weights."""
-        return any(isinstance(tower, TermTable) for tower in self.model.towers.values())
+        return QUERY_WEIGHTS in self.model.towers
 
     def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
         """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
@@ -331,17 +343,6 @@ def _check_launcher(state: AcceleratorState) -> None:
         raise LearnedSparseError(f"accelerate's {state.distributed_type.name} is not supported; use multi-GPU")
 
 
-def _checkpoint_layers(model: LoadedModel) -> None:
-    """Compute the layers of all networks again in the backward pass instead of keeping what they computed."""
-    settings = {"use_reentrant": False}
-    networks: list[Any] = [getattr(tower, "model", None) for tower in model.towers.values()]
-    for network in networks:
-        if hasattr(network, "activation_checkpointing_enable"):  # transformers 5.20
-            network.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
-        elif network is not None:
-            network.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
-
-
 def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:
     """Put the settings found in training and those of the best ``mixture`` into the model, and rebuild its sides.
 
@@ -355,7 +356,7 @@ def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None
     where = f"{model.architecture}: found in training"
     model.settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
     model.weighers = family.build(model.settings, model.towers, _vocabulary_of(model)).to(device)
-    model.quantizers = {side: default_quantizer(family, model.settings, side) for side in SIDES}
+    model.quantizers = {side: family.quantizer(model.settings, side) for side in SIDES}
 
 
 def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:

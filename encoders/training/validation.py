@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from encoders.models import Mixture
+from encoders.models.architecture import Mixture
 from encoders.training.data.examples import Judged
 from encoders.training.data.negatives import Rank, bm25_run, draw
 from encoders.training.data.sources import LoadedSource
@@ -156,20 +156,32 @@ class Validator:
         """Whether ``score`` is one search in the pool, which all processes can share."""
         return self._candidates is None and (component is not None or not self.mixtures)
 
-    def score(self, encode: Encode, component: str | None = None, rank: Rank | None = None) -> Score:
+    def score(
+        self,
+        encode: Encode,
+        component: str | None = None,
+        rank: Rank | None = None,
+        others: dict[str, float] | None = None,
+    ) -> Score:
         """MRR@10 of one component, or of the best mixture of all; of the model as it is if there are no mixtures.
 
-        ``rank`` searches the pool by the same weights as ``encode``, where that is all that is needed.
+        ``rank`` searches the pool by the same weights as ``encode``, where that is all that is needed. ``others`` gets
+        nDCG@10, unless mixtures are tried.
         """
         if rank is not None and self.by_search(component):
             asked = [Query(id, text) for id, text in self._queries.items()]
-            return mean_reciprocal_rank(rank(asked, self._pool, DEPTH), self.positives, DEPTH), -1
+            return self._measured(rank(asked, self._pool, DEPTH), others), -1
         if component is None and self.mixtures:
             return self.best_mixture(encode)
         run: dict[str, list[tuple[str, float]]] = {}
         for queries, documents, vectors in self._parts(encode, [component]):
             run |= search(*vectors[component], queries, documents, DEPTH)
-        return mean_reciprocal_rank(run, self.positives, DEPTH), -1
+        return self._measured(run, others), -1
+
+    def _measured(self, run: Mapping[str, Sequence[tuple[str, float]]], others: dict[str, float] | None) -> float:
+        if others is not None:
+            others["nDCG@10"] = round(ndcg(run, self.positives, DEPTH), 6)
+        return mean_reciprocal_rank(run, self.positives, DEPTH)
 
     def best_mixture(self, encode: Encode) -> Score:
         """MRR@10 of the best mixture and its index, of equal ones the first."""
@@ -300,6 +312,49 @@ def mean_reciprocal_rank(
         ids = [id for id, _ in run.get(query, ())][:depth]
         total += next((1 / rank for rank, id in enumerate(ids, start=1) if id in relevant), 0.0)
     return total / len(positives)
+
+
+def ndcg(
+    run: Mapping[str, Sequence[tuple[str, float]]], positives: Mapping[str, Sequence[str]], depth: int = 10
+) -> float:
+    """nDCG@``depth`` over all of ``positives``, each with the gain 1; a query without results counts 0.
+
+    >>> round(ndcg({"q1": [("a", 2.0), ("b", 1.0)]}, {"q1": ["b"], "q2": ["c"]}), 4)  # 1 / log2(3), and 0
+    0.3155
+    """
+    discounts, total = 1 / np.log2(np.arange(2, depth + 2)), 0.0
+    for query, relevant in positives.items():
+        gains = [id in relevant for id, _ in run.get(query, ())][:depth]
+        total += float(discounts[: len(gains)] @ gains / discounts[: len(relevant)].sum())
+    return total / len(positives)
+
+
+class TermCounts:
+    """How many of the texts that were encoded have weight in each dimension: FLOPS and terms of a validation."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Side, Floats] = {}
+        self._texts: dict[Side, int] = {"query": 0, "document": 0}
+
+    def add(self, side: Side, vectors: Vectors) -> None:
+        """Count weights (texts, dimensions)."""
+        counts = np.bincount(vectors.indices[vectors.data > 0], minlength=vectors.shape[1]).astype(float)
+        self._counts[side] = self._counts.get(side, 0) + counts
+        self._texts[side] += vectors.shape[0]
+
+    def measures(self, total: Callable[[Floats], Floats]) -> dict[str, float]:
+        """Mean terms of a text by side, and FLOPS: the mean number of terms that a query shares with a document.
+
+        ``total`` sums over the processes, which have all queries and different documents each.
+        """
+        if not self._texts["query"]:
+            return {}
+        queries = self._counts["query"] / self._texts["query"]
+        own = self._counts.get("document", np.zeros_like(queries))  # a process may have no documents
+        summed = total(np.append(own, self._texts["document"]))
+        documents = summed[:-1] / summed[-1]
+        named = {"terms per query": queries.sum(), "terms per document": documents.sum(), "FLOPS": queries @ documents}
+        return {name: round(float(value), 4) for name, value in named.items()}
 
 
 def mixture_scores(

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from encoders.checkpoints import locate, read_tokenizer, tokenizer_sha256
+from encoders.checkpoints.hub import locate
+from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
 from eval.costs import TermCounts
 from eval.runs import Judged, load_pieces, tokenizer_folder
 from eval.tables import Cell, Column, Section

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import NOTES, published, read_notes
+from encoders.checkpoints.hub import published
+from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.training import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, Claim

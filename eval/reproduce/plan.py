@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import NOTES, read_notes
-from encoders.training import Recipe, data_source, load_recipe, to_mapping
+from encoders.checkpoints.notes import NOTES, read_notes
+from encoders.training import Recipe, data_source, load_recipe, stated
 from eval.reproduce.builder import (
     BM25,
     PREPARE,
@@ -393,7 +392,7 @@ def _trained(builder: Builder, name: str, row: RecipeRow, seed: int | None) -> W
     words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
     step = builder.train(
-        folder_name(name, seed) if matrix.plain_names else stem, words, json.loads(json.dumps(to_mapping(recipe))),
+        folder_name(name, seed) if matrix.plain_names else stem, words, stated(recipe),
         needs=tuple(made), reads=_training_files(recipe, made),
     )  # fmt: skip
     weights = Weights(

@@ -300,7 +300,8 @@ def write_word_pieces(tokenizer: Path, output: Path) -> None:
 
     The weight of a word piece is its count; special tokens such as [CLS] are not counted. BM25 scores the bags.
     """
-    from encoders.checkpoints import FORMAT, TOKENIZER, BagNotes, CheckpointNotes, read_tokenizer, write_notes
+    from encoders.checkpoints.notes import FORMAT, BagNotes, CheckpointNotes, write_notes
+    from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer
 
     loaded = read_tokenizer(tokenizer)
     with atomic_write(output / TOKENIZER) as file:

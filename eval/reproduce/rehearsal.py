@@ -147,7 +147,7 @@ class MadeUp:
         """A BERT of random weights: ``masked-lm``, ``headless``, or a ``classifier`` of text pairs."""
         folder = self.folder / "backbones" / f"{kind}-{layers}"
         if not (folder / "config.json").is_file():
-            from encoders.backbone import save_random_bert  # imports torch
+            from encoders.backbone.pretrained import save_random_bert  # imports torch
 
             save_random_bert(folder, [*_WORDS, *_OTHER_WORDS], kind, layers)
         return str(folder)
@@ -184,8 +184,7 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         values["settings"]["k"] = min(values["settings"]["k"], _DIMENSIONS)
     values["data"] = [_cut_source(source, made_up) for source in values["data"]]
     for negatives in (values["negatives"], *(stage["negatives"] for stage in values["stages"])):
-        _limit(negatives, per_query=2, pool=50, queries=20, last_rank=100, every=1)
-    _limit(values["quantization"], texts=20)
+        _limit(negatives, per_query=2, pool=50, queries=20, every=1)
     if validation := values["validation"]:
         validation["expanded"] = validation["expanded"] and made_up.expanded(validation["collection"])
         validation["collection"] = made_up.collection(validation["collection"])
@@ -194,8 +193,8 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         _limit(stage, steps=STEPS, batch_size=BATCH, micro_batch_size=2, validate_every=1, warm_up_steps=1)
         _limit(stage["regularizer"], ramp_steps=STEPS)
         _limit(stage["rank"], negatives_from=BATCH)
-        _limit(stage["cotraining"], select_from=2 * BATCH)
-        _limit(stage["pruning"], window=1, begin=0)
+        _limit(stage["options"].get("cotraining"), select_from=2 * BATCH)
+        _limit(stage["options"].get("pruning"), window=1, begin=0)
     return values
 
 

@@ -1,12 +1,17 @@
-"""Public names of a package that are imported at first use."""
+"""Names that are imported at first use: public names of a package, and registers that installed packages extend."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+from learned_sparse.core.errors import LearnedSparseError
+
+T = TypeVar("T")
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -39,3 +44,42 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
 
     sys.modules[package].__class__ = Package
     return get, names
+
+
+class Register(MutableMapping[str, T]):
+    """Objects by name: those of this project, and the entry points ``group`` of installed packages.
+
+    An object is imported when its name is looked up. A name of this project cannot be taken by another package.
+    """
+
+    def __init__(self, group: str, objects: Mapping[str, str]) -> None:
+        """``objects``: name to ``"module:attribute"``."""
+        self._group = group
+        self._objects: dict[str, Any] = {name: EntryPoint(name, path, group) for name, path in objects.items()}
+
+    def __getitem__(self, name: str) -> T:
+        value: Any = self._objects[name] if name in self._objects else self._all()[name]
+        if not isinstance(value, EntryPoint):
+            return value  # type: ignore[no-any-return]
+        try:
+            return value.load()  # type: ignore[no-any-return]
+        except (ImportError, AttributeError) as error:
+            raise LearnedSparseError(
+                f"{name}: {value.value} cannot be imported ({error}); repair or uninstall the package of this entry "
+                f"point of {self._group}"
+            ) from error
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._objects[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._objects[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, Any]:
+        return {**{point.name: point for point in entry_points(group=self._group)}, **self._objects}

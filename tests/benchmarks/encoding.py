@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from encoders.backbone import cpu_has_bf16, load_tokenizer
+from encoders.backbone.device import cpu_has_bf16
+from encoders.backbone.pretrained import load_tokenizer
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher

@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 
-from encoders.backbone import DTYPES, Tower, load_tokenizer
-from encoders.head import Screen, pool
+from encoders.backbone.device import DTYPES
+from encoders.backbone.pretrained import load_tokenizer
+from encoders.backbone.towers import Tower
+from encoders.head.screen import Screen
+from encoders.head.vocabulary_head import pool
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.quantize import Quantizer

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import load_tokenizer
-from encoders.checkpoints import locate
+from encoders.backbone.pretrained import load_tokenizer
+from encoders.checkpoints.hub import locate
 from tests.benchmarks import harness
 from tests.benchmarks.passages import passages
 from tests.benchmarks.shapes import SMALL, TINY, Shape

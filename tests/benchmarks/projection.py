@@ -17,8 +17,8 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.encoding import new_model
-from encoders.training import Recipe, Stage, load_recipe
+from encoders.encoding.model import new_model
+from encoders.training import Recipe, Stage, load_recipe, spade_options
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import run_main
 from tests.tiny_models import save_tiny
@@ -130,8 +130,9 @@ def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
     documents = 1 + negatives.count
     example = costs.operations["query"] + documents * costs.operations["document"]
     passes = 3.0 + recipe.gradient_checkpointing
-    if stage.cotraining is not None:  # forward for all by both components, then two selections of the share
-        return stage.cotraining.select_from * example * (2 + 2 * stage.cotraining.share * passes)
+    if (cotraining := spade_options(stage).cotraining) is not None:
+        # forward for all by both components, then two selections of the share
+        return cotraining.select_from * example * (2 + 2 * cotraining.share * passes)
     return stage.batch_size * example * passes
 
 

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 import yaml
 
-from encoders.backbone import training_precision
+from encoders.backbone.device import training_precision
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import read_run

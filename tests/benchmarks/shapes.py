@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import Tower, load_backbone, load_tokenizer
-from encoders.checkpoints import locate
-from encoders.encoding import new_model, save_checkpoint
-from encoders.head import pool
+from encoders.backbone.pretrained import load_tokenizer
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.hub import locate
+from encoders.encoding.model import new_model, save_checkpoint
+from encoders.head.vocabulary_head import pool
 from tests.benchmarks.passages import passages
 from tests.tiny_models import save_tiny
 
@@ -43,7 +44,7 @@ class Shape:
         self.make(folder)
         if not self.active:
             return folder
-        tower, tokenizer = Tower.load(folder), load_tokenizer(folder)
+        tower, tokenizer = LanguageModel.load(folder), load_tokenizer(folder)
         padded = tokenizer(list(texts), truncation=True, max_length=self.max_length, padding=True, return_tensors="pt")
         ids, mask = padded["input_ids"], padded["attention_mask"]
         with torch.inference_mode():
@@ -61,7 +62,7 @@ class Shape:
 
 def minilm(folder: Path) -> None:
     """all-MiniLM-L6-v2 (6 layers, hidden size 384) with a head tied to its embeddings."""
-    load_backbone("minilm").save(folder)
+    LanguageModel.from_backbone("minilm").save(folder)
     load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 

@@ -14,9 +14,11 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone import Tower, autocast, cpu_has_bf16, load_tokenizer, process_settings
-from encoders.checkpoints import Vocabulary
-from encoders.head import Pooling
+from encoders.backbone.device import autocast, cpu_has_bf16, process_settings
+from encoders.backbone.pretrained import load_tokenizer
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.tiled_scores import Pooling
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training import Stage
 from encoders.training.optimizing import make_optimizer
@@ -166,7 +168,7 @@ def _all_scores(model: Any, pooling: Pooling, ids: Tensor, mask: Tensor) -> Tens
 
 
 def _ours(folder: Path, pooling: Pooling, shift: float) -> tuple[Any, nn.Module, torch.optim.Optimizer]:
-    tower = Tower.load(folder)
+    tower = LanguageModel.load(folder)
     _prepared(tower, tower.decoder_bias, shift)
     vocabulary = Vocabulary.from_tokenizer(load_tokenizer(folder), tower.vocabulary_size)
     splade = Splade(SpladeSettings(pooling=pooling), tower, vocabulary)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import index_bytes, main
 from eval.reproduce.claims import COSTS
 from learned_sparse.core.errors import LearnedSparseError

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import TermCounts, count_terms, expected_flops
 from eval.dimensions.__main__ import main
 from eval.dimensions.counts import SHARES, chart, cuts_section, read_counts, stop_section, usage_section

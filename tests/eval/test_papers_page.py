@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe
 from eval.reproduce.matrix_file import known_matrices, load_matrix
 from tests.reliability.commands import Server

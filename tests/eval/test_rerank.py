@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 from transformers import BertForSequenceClassification
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.teach import CrossEncoder, DotProducts
 from eval.rerank import first_stage, main, pairs_of, rerank
 from learned_sparse.collections.trec import read_run

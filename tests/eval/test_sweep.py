@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import count_documents, count_queries, sparsity_of
 from eval.measures import Scores, evaluate
 from eval.sweep import combinations, main, sweep

@@ -24,7 +24,7 @@ print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"}
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """The ``IndexNote`` of an index of documents encoded by SpaDE."""
-    from encoders.encoding import new_model, save_checkpoint
+    from encoders.encoding.model import new_model, save_checkpoint
 
     folder = tmp_path_factory.mktemp("spade")
     save_checkpoint(folder / "checkpoint", new_model("spade", {}, str(tiny_bert)))

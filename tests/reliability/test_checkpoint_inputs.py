@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from encoders.backbone import load_backbone
-from encoders.checkpoints import NOTES
-from encoders.encoding import load_checkpoint, load_encoder, new_model, save_checkpoint
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.notes import NOTES
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import load_checkpoint, new_model, save_checkpoint
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
@@ -160,10 +161,10 @@ def test_a_lying_config(lie: dict[str, Any], message: str, plain: Path) -> None:
 
 def test_a_backbone_without_some_layers_is_not_completed(tiny_headless: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(tiny_headless, tmp_path / "headless"))
-    load_backbone(folder)
+    LanguageModel.from_backbone(folder)
     edit(folder / "config.json", num_hidden_layers=3)
     with pytest.raises(LearnedSparseError, match=r"no weights for bert\.encoder\.layer\.2"):
-        load_backbone(folder)
+        LanguageModel.from_backbone(folder)
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

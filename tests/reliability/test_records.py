@@ -12,8 +12,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from encoders.checkpoints import NOTES, CheckpointNotes, read_notes
-from encoders.encoding import load_encoder, new_model, save_checkpoint
+from encoders.checkpoints.notes import NOTES, CheckpointNotes, read_notes
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe, to_mapping
 from encoders.training.state.folder import Progress, RunFolder
 from encoders.training.state.tensors import load_weights, save_weights

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints import tokenize_texts
-from encoders.encoding import load_encoder, new_model, save_checkpoint
+from encoders.checkpoints.tokenizer import tokenize_texts
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.index.build import build_bm25_index, build_index

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from encoders.training.data.examples import Example, Judged
+from encoders.training.data.id_triples import checked
 from encoders.training.data.scores import TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
@@ -70,8 +71,7 @@ class ExampleFile:
         """``systems``: of negatives by system, those to use. ``scores``: a teacher's, by id."""
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
         self._parse = line_parser(path, systems)
-        self._settings = settings
-        self._check_settings(settings)
+        self._settings = checked(path, settings)
         self.empty, few, self.scored = 0, 0, scores is not None
         self._offsets, self._keys = array("q"), array("Q")
         offset, digest = 0, hashlib.blake2b(digest_size=16)
@@ -102,12 +102,6 @@ class ExampleFile:
             digest.update(scores.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
         self._file = path.open("rb")
-
-    def _check_settings(self, settings: Negatives) -> None:
-        if any(source.kind not in ("given", "none") for source in settings.parts):
-            raise LearnedSparseError(f"{self._path}: the file has its own negatives; set negatives: kind: given")
-        if settings.count > 1 and self._path.suffix == ".tsv":
-            raise LearnedSparseError(f"{self._path}: triples have one negative per query; set negatives: per_query: 1")
 
     def _add(self, line: Line, offset: int, where: str) -> None:
         if self._offsets and bool(line.scores) != self.scored and self._scores is None:
@@ -149,11 +143,10 @@ class ExampleFile:
 
     def drawing(self, settings: Negatives) -> ExampleFile:
         """The same examples with negatives drawn by ``settings``; ``short`` stays as it was when the file was read."""
-        self._check_settings(settings)
         if settings.margin is not None and not self.scored:
             raise LearnedSparseError(f"{self._path}: negatives: margin needs a teacher's scores; the file has none")
         new: ExampleFile = object.__new__(ExampleFile)
-        new.__dict__.update(self.__dict__, _settings=settings)
+        new.__dict__.update(self.__dict__, _settings=checked(self._path, settings))
         return new
 
     def _line(self, index: int) -> Line:
@@ -253,11 +246,16 @@ def check_known(path: Path, kind: str, ids: Sized[str], known: Container[str]) -
         raise LearnedSparseError(f"{path}: {kind} {missing[0]!r} is not in the collection ({len(missing)} in all)")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def check_exists(path: Path) -> None:
+    """Raise if ``path`` is compressed or no file."""
     if path.suffix == ".gz":
         raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
     if not path.exists():
         raise LearnedSparseError(f"{path}: no such file; name your triples with --data FILE.tsv")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    check_exists(path)
     return raw_lines(path)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
 from encoders.training.data.files import ExampleFile
+from encoders.training.data.id_triples import IdTriples
 from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import IfMain, TextStore, call, text_key
@@ -71,7 +72,7 @@ class NegativeSampler:
                 if isinstance(source.examples, JudgedExamples) and part.kind in (MINED[:1] if again else MINED):
                     path, place = self._mined(number, index), [*seed, number, *([index] if index else [])]
                     queries, pool = search_pool(source.examples, part, place)
-                    depth = part.last_rank + 1  # one more, because the positive is removed
+                    depth = part.ranks[1] + 1  # one more, because the positive is removed
                     run = ranking(part)(queries, pool, depth)
                     self._if_main(functools.partial(write_run, path, run, "mined"))
                     self._use(number, index, path)
@@ -108,7 +109,7 @@ class NegativeSampler:
         examples = self._sources[number].examples
         if isinstance(examples, JudgedExamples):
             return examples.with_candidates(self.settings, *self._candidates[number])
-        if isinstance(examples, ExampleFile):
+        if isinstance(examples, ExampleFile | IdTriples):
             return examples.drawing(self.settings)
         return examples
 
@@ -137,7 +138,7 @@ class NegativeSampler:
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
             run = bm25_run(
-                queries, examples.texts, part.last_rank, collection=collection, run=where, if_main=self._if_main
+                queries, examples.texts, part.ranks[1], collection=collection, run=where, if_main=self._if_main
             )
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
@@ -153,7 +154,7 @@ class NegativeSampler:
 def hard_negatives(
     run: Run, examples: JudgedExamples, negatives: NegativeSource, *, where: str
 ) -> dict[str, list[str]]:
-    """Candidates per query: ranks ``first_rank`` to ``last_rank`` of the run, counted from 1.
+    """Candidates per query: the ``ranks`` of the run, counted from 1.
 
     Positives, documents with the text of a positive, and documents without text are left out. ``where`` opens the
     message about an unknown document.
@@ -161,7 +162,7 @@ def hard_negatives(
     candidates = {}
     for query, positives in examples.positives.items():
         relevant = {text_key(examples.texts[id]) for id in positives}
-        ids = [id for id, _ in run.get(query, ())][negatives.first_rank - 1 : negatives.last_rank]
+        ids = [id for id, _ in run.get(query, ())][negatives.ranks[0] - 1 : negatives.ranks[1]]
         for id in ids:
             if id not in examples.texts:
                 raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")

@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from encoders.training.data.id_columns import IdColumns, read_columns
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
@@ -201,6 +202,22 @@ class TextStores:
 
         self._if_main(build)
         return MappedTexts(folder)
+
+    def id_columns(self, path: Path) -> IdColumns | None:
+        """``read_columns``; the processes of a run share the result, which only the main process reads."""
+        if self._shared is None:
+            return read_columns(path)
+        folder = self._shared / f"columns-{text_key(str(path)):016x}"
+
+        def build() -> None:
+            with new_folder(folder) as written:
+                for name, values in (((columns := read_columns(path)) and columns._asdict()) or {}).items():
+                    np.save(written / f"{name}.npy", values)
+
+        self._if_main(build)
+        if not any(folder.iterdir()):
+            return None
+        return IdColumns(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in IdColumns._fields))
 
     def documents(self, collection: Collection, *, expanded: Path | None = None) -> Iterable[Document]:
         """All documents of ``collection``, from the store if there is one, else read again in each iteration."""

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from encoders.backbone import set_random_state
+from encoders.backbone.device import set_random_state
 from encoders.training.optimizing import state_device
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_file

@@ -137,7 +137,7 @@ def averaged(cells: Mapping[str, Measured], weights: Mapping[str, float]) -> Mea
 
 def training_budget(checkpoint: Path) -> dict[str, Any]:
     """Processor, time, backbone and stages of the training of a finished checkpoint, as JSON values."""
-    from encoders.checkpoints import read_notes
+    from encoders.checkpoints.notes import read_notes
 
     notes = read_notes(checkpoint)
     recipe = notes.recipe
@@ -158,7 +158,7 @@ def examples_of(stages: Iterable[Mapping[str, Any]]) -> int:
     seen: Counter[str] = Counter()
     for stage in stages:
         of_step, networks = stage["batch_size"], [stage["component"] or stage["objective"]]
-        if together := stage["cotraining"]:
+        if together := stage["options"].get("cotraining"):  # an option of SpaDE's stages
             of_step, networks = parse(CoTraining, together, "cotraining").selected, together["components"]
         seen.update(dict.fromkeys(networks, stage["steps"] * of_step))
     return max(seen.values())

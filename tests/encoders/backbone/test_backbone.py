@@ -10,22 +10,22 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from encoders.backbone import Tower, load_backbone
-from encoders.checkpoints import locate
-from encoders.head import pool
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.hub import locate
+from encoders.head.vocabulary_head import pool
 from learned_sparse.core.errors import LearnedSparseError
 
 IDS = torch.tensor([[4, 60, 61, 62, 5]])
 
 
-def states(tower: Tower) -> torch.Tensor:
+def states(tower: LanguageModel) -> torch.Tensor:
     with torch.no_grad():
         hidden: torch.Tensor = tower.eval()(IDS, torch.ones_like(IDS))
     return hidden
 
 
 def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
-    tower = load_backbone(tiny_headless, output_bias=-2.5)
+    tower = LanguageModel.from_backbone(tiny_headless, output_bias=-2.5)
     body = transformers.AutoModel.from_pretrained(tiny_headless).eval()
     with torch.no_grad():
         hidden = body(IDS).last_hidden_state
@@ -39,9 +39,9 @@ def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
 
 
 def test_a_backbone_with_an_added_head_is_saved_as_a_masked_lm(tiny_headless: Path, tmp_path: Path) -> None:
-    tower = load_backbone(tiny_headless)
+    tower = LanguageModel.from_backbone(tiny_headless)
     tower.save(tmp_path)
-    torch.testing.assert_close(states(Tower.load(tmp_path)), states(tower))
+    torch.testing.assert_close(states(LanguageModel.load(tmp_path)), states(tower))
 
 
 @pytest.mark.parametrize(
@@ -65,33 +65,33 @@ def test_older_forms_of_the_same_weights(legacy_names: bool, decoder: bool, tiny
             tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
         assert any(name.endswith("LayerNorm.gamma") for name in tensors)
     save_file(tensors, older / "model.safetensors", metadata={"format": "pt"})
-    expected, tower = Tower.load(modern), Tower.load(older)
+    expected, tower = LanguageModel.load(modern), LanguageModel.load(older)
     torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)
     torch.testing.assert_close(states(tower), states(expected), rtol=0, atol=0)
     assert tower.decoder_weight is tower.model.get_input_embeddings().weight
 
 
 def test_an_existing_head_is_kept(tiny_bert: Path) -> None:
-    tower = load_backbone(tiny_bert, output_bias=-99.0)
-    torch.testing.assert_close(tower.decoder_bias, Tower.load(tiny_bert).decoder_bias)
+    tower = LanguageModel.from_backbone(tiny_bert, output_bias=-99.0)
+    torch.testing.assert_close(tower.decoder_bias, LanguageModel.load(tiny_bert).decoder_bias)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(f"tiny_{kind}")
-    full, shortened = load_backbone(folder), load_backbone(folder, num_hidden_layers=1)
+    full, shortened = LanguageModel.from_backbone(folder), LanguageModel.from_backbone(folder, num_hidden_layers=1)
     assert sum(p.numel() for p in shortened.parameters()) < sum(p.numel() for p in full.parameters())
     assert shortened.model.config.num_hidden_layers == 1
     assert not torch.allclose(states(shortened), states(full))
     with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
-        load_backbone(folder, num_hidden_layers=3)
+        LanguageModel.from_backbone(folder, num_hidden_layers=3)
 
 
 def test_no_head_for_a_model_without_masked_lm(tmp_path: Path) -> None:
-    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
-    transformers.GPT2Model(config).save_pretrained(tmp_path)
+    config = transformers.T5Config(vocab_size=30, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    transformers.T5Model(config).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="not a masked-LM"):
-        load_backbone(tmp_path)
+        LanguageModel.from_backbone(tmp_path)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_untrained_minilm_matches_words_and_their_neighbours(minilm: Path) -> No
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
     text = "hives are caused by allergic reactions and can be a sign of pregnancy"
     inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
-    tower = load_backbone("minilm", num_hidden_layers=5).eval()
+    tower = LanguageModel.from_backbone("minilm", num_hidden_layers=5).eval()
     with torch.no_grad():
         weights = pool(
             tower(**inputs), inputs["attention_mask"], tower.decoder_weight, tower.decoder_bias, pooling="max"

@@ -9,8 +9,9 @@ import pytest
 import torch
 import transformers
 
-from encoders.backbone import Tower, hidden_states_kind, inference, load_backbone, prepare_for_inference
-from encoders.head import pool
+from encoders.backbone import inference
+from encoders.backbone.towers import HiddenStatesKind, LanguageModel
+from encoders.head.vocabulary_head import pool
 from learned_sparse.core.errors import LearnedSparseError
 
 LONGEST = 32
@@ -74,7 +75,7 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
     with torch.no_grad():
         logits = model(input_ids=IDS, attention_mask=MASK).logits
     model.save_pretrained(tmp_path)
-    tower = Tower.load(tmp_path)
+    tower = LanguageModel.load(tmp_path)
     with torch.no_grad():
         states = tower(IDS, MASK)
         weights = pool(states, MASK, tower.decoder_weight, tower.decoder_bias, pooling="max", relu=False)
@@ -83,14 +84,14 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
     for dtype in (torch.float32, torch.bfloat16):  # as encoders run it on a CPU
         with torch.no_grad():
             before = tower.to(dtype)(IDS, MASK)
-            prepare_for_inference(tower)
+            tower.prepare_for_inference()
             after = tower(IDS, MASK)
         kept, rough = MASK.bool(), dtype == torch.bfloat16
         similarity = torch.cosine_similarity(after[kept].float(), before[kept].float(), dim=-1)
         assert similarity.min() > (0.99 if rough else 0.999999)
         if not rough:
             torch.testing.assert_close(after[kept], states[kept], rtol=1e-4, atol=1e-4)
-        tower = Tower.load(tmp_path)
+        tower = LanguageModel.load(tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -108,9 +109,9 @@ def test_attention_of_inference(dtype: torch.dtype, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_packed_for_inference(tiny_bert: Path) -> None:
-    tower = Tower.load(tiny_bert)
+    tower = LanguageModel.load(tiny_bert)
     weight = tower.model.bert.encoder.layer[0].attention.self.query.weight.clone()
-    prepare_for_inference(tower)
+    tower.prepare_for_inference()
     assert tower.screen is None  # a small vocabulary
     assert not any(type(module) is torch.nn.Linear for module in tower.model.modules())
     layer = tower.model.bert.encoder.layer[0]
@@ -120,7 +121,7 @@ def test_what_is_packed_for_inference(tiny_bert: Path) -> None:
 
 @pytest.mark.parametrize("kind", EQUAL)
 def test_longest_input(kind: str) -> None:
-    tower = Tower(random_model(kind))
+    tower = LanguageModel(random_model(kind))
     assert tower.longest_input == EQUAL[kind]
     ids = torch.full((1, EQUAL[kind]), 20)
     with torch.no_grad():
@@ -133,18 +134,18 @@ def test_refused(kind: str) -> None:
     with pytest.raises(
         LearnedSparseError, match=f"'{model.config.model_type}' is not supported: .*{REFUSED[kind]}"
     ) as info:
-        Tower(model)
+        LanguageModel(model)
     assert "\n" not in str(info.value)
 
 
 def test_layers_of_funnel_cannot_be_left_out(tmp_path: Path) -> None:
     random_model("funnel").save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="'funnel': layers cannot be left out"):
-        load_backbone(tmp_path, num_hidden_layers=1)
+        LanguageModel.from_backbone(tmp_path, num_hidden_layers=1)
 
 
 @pytest.mark.parametrize("kind", ["mobilebert", "convbert"])
 def test_hidden_states_are_refused_too(kind: str, tmp_path: Path) -> None:
     random_model(kind, transformers.AutoModel).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match=f"'{kind}' is not supported"):
-        hidden_states_kind(torch.nn.Identity).from_backbone(tmp_path)
+        HiddenStatesKind(torch.nn.Identity).from_backbone(tmp_path)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.backbone import (
+from encoders.backbone import device
+from encoders.backbone.device import (
     autocast,
     choose_device,
-    device,
     limit_threads,
     process_settings,
     random_state,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
-from encoders.backbone import Tower, pretrained
+from encoders.backbone import pretrained
+from encoders.backbone.towers import LanguageModel
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, save_tiny
 
@@ -29,7 +32,7 @@ def tokens(folder: Path) -> Any:
     return tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
 
 
-def logits(tower: Tower, inputs: Any) -> torch.Tensor:
+def logits(tower: LanguageModel, inputs: Any) -> torch.Tensor:
     with torch.no_grad():
         hidden: torch.Tensor = tower.eval()(**inputs)
         return hidden @ tower.decoder_weight.T + tower.decoder_bias
@@ -42,7 +45,7 @@ def test_hidden_states_times_decoder_are_the_models_logits(kind: str, request: p
     with torch.no_grad():
         expected = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(**inputs).logits
     real = inputs["attention_mask"].bool()
-    torch.testing.assert_close(logits(Tower.load(folder), inputs)[real], expected[real])
+    torch.testing.assert_close(logits(LanguageModel.load(folder), inputs)[real], expected[real])
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -53,7 +56,7 @@ def test_texts_of_a_training_step_run_in_groups_of_similar_length(
     mask = torch.tensor([[1] * length + [0] * (32 - length) for length in lengths])
     mask = mask if side == "right" else mask.flip(1)
     inputs = torch.randint(5, 40, mask.shape, generator=torch.Generator().manual_seed(0)), mask
-    tower = Tower.load(tiny_bert).eval().double()
+    tower = LanguageModel.load(tiny_bert).eval().double()
     sizes: list[tuple[int, int]] = []
     tower.model.register_forward_pre_hook(
         lambda *call: sizes.append(tuple(call[2]["input_ids"].shape)), with_kwargs=True
@@ -94,7 +97,7 @@ def test_saved_and_loaded_by_towers_and_transformers(kind: str, tmp_path: Path) 
         expected = model(**inputs).logits
     model.save_pretrained(tmp_path / "plain")
 
-    tower = Tower.load(tmp_path / "plain")
+    tower = LanguageModel.load(tmp_path / "plain")
     torch.testing.assert_close(logits(tower, inputs), expected)
     with torch.no_grad():
         tower.decoder_weight.mul_(0.5)
@@ -103,7 +106,7 @@ def test_saved_and_loaded_by_towers_and_transformers(kind: str, tmp_path: Path) 
     assert not torch.allclose(changed, expected)
     tower.save(tmp_path / "saved")
     torch.testing.assert_close(logits(tower, inputs), changed)  # saving leaves the tower unchanged
-    torch.testing.assert_close(logits(Tower.load(tmp_path / "saved"), inputs), changed)
+    torch.testing.assert_close(logits(LanguageModel.load(tmp_path / "saved"), inputs), changed)
     plain, report = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
@@ -113,7 +116,7 @@ def test_saved_and_loaded_by_towers_and_transformers(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_decoder_and_input_embeddings_are_one_tensor(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    tower = Tower.load(request.getfixturevalue(f"tiny_{kind}"))
+    tower = LanguageModel.load(request.getfixturevalue(f"tiny_{kind}"))
     embeddings = tower.model.get_input_embeddings()
     assert tower.decoder_weight is embeddings.weight
     assert tower.vocabulary_size == len(VOCABULARY)
@@ -121,7 +124,7 @@ def test_decoder_and_input_embeddings_are_one_tensor(kind: str, request: pytest.
     tower.to(torch.float64)
     assert tower.decoder_weight is embeddings.weight
     tower.save(tmp_path)
-    assert Tower.load(tmp_path).decoder_weight.shape == tower.decoder_weight.shape
+    assert LanguageModel.load(tmp_path).decoder_weight.shape == tower.decoder_weight.shape
 
 
 def test_untied_stays_untied(tmp_path: Path) -> None:
@@ -134,17 +137,31 @@ def test_untied_stays_untied(tmp_path: Path) -> None:
         tie_word_embeddings=False,
     )
     transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "plain")
-    tower = Tower.load(tmp_path / "plain")
+    tower = LanguageModel.load(tmp_path / "plain")
     assert not torch.equal(tower.decoder_weight, tower.model.get_input_embeddings().weight)
     tower.save(tmp_path / "again")
-    torch.testing.assert_close(Tower.load(tmp_path / "again").decoder_weight, tower.decoder_weight)
+    torch.testing.assert_close(LanguageModel.load(tmp_path / "again").decoder_weight, tower.decoder_weight)
 
 
-def test_only_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
+class Code:
+    """Runs code when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("created-by-a-pickle",)
+
+
+def test_pickled_weights_are_read_without_running_code(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     shutil.copy(tiny_bert / "config.json", tmp_path)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"a pickle")
-    with pytest.raises(LearnedSparseError, match=r"never read because they can run code.*--revision"):
-        Tower.load(tmp_path)
+    torch.save(load_file(tiny_bert / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    expected, tower = LanguageModel.load(tiny_bert), LanguageModel.load(tmp_path)
+    torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)
+    torch.save({"weight": torch.ones(1), "code": Code()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(LearnedSparseError, match=r"code in a pickle is never run.*--revision"):
+        LanguageModel.load(tmp_path)
+    assert not (tmp_path / "created-by-a-pickle").exists()
 
 
 def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
@@ -152,44 +169,44 @@ def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
     shutil.copy(tiny_bert / "config.json", tmp_path)
     (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
     with pytest.raises(LearnedSparseError, match="weights cannot be read"):
-        Tower.load(tmp_path)
+        LanguageModel.load(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(content)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(LearnedSparseError, match=r"config\.json:1: not readable as JSON"):
-        Tower.load(tmp_path)
+        LanguageModel.load(tmp_path)
 
 
 def test_a_model_without_trained_head(tiny_headless: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a trained masked-LM .*encoders.train"):
-        Tower.load(tiny_headless)
+        LanguageModel.load(tiny_headless)
 
 
 def test_a_causal_model_is_refused(tmp_path: Path) -> None:
     config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
-    with pytest.raises(LearnedSparseError, match="not a masked-LM"):
-        Tower.load(tmp_path)
+    with pytest.raises(LearnedSparseError, match="no encoder yet"):
+        LanguageModel.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c"])
 def test_no_such_folder(name: str) -> None:
     with pytest.raises(LearnedSparseError, match="no such folder"):
-        Tower.load(name)
+        LanguageModel.load(name)
 
 
 def test_the_hub_is_unreachable() -> None:
     with pytest.raises(LearnedSparseError, match="the download from the Hugging Face Hub failed"):
-        Tower.load("nobody/no-such-model-anywhere")  # offline, as conftest.py sets it
+        LanguageModel.load("nobody/no-such-model-anywhere")  # offline, as conftest.py sets it
 
 
 def test_loading_prints_nothing(tiny_bert: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    Tower.load(tiny_bert).save(tmp_path)
+    LanguageModel.load(tiny_bert).save(tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
 def test_random_models_differ_by_seed(tmp_path: Path) -> None:
     """Guards the fixture: tests of equality are meaningless if all models are equal."""
-    first, second = (Tower.load(save_tiny("bert", tmp_path / str(seed), seed)) for seed in (0, 1))
+    first, second = (LanguageModel.load(save_tiny("bert", tmp_path / str(seed), seed)) for seed in (0, 1))
     inputs = tokens(tmp_path / "0")
     assert not torch.allclose(logits(first, inputs), logits(second, inputs))
     assert 0.02 < (logits(first, inputs) > 0).float().mean() < 0.6

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from encoders.checkpoints import catalogue, default_checkpoint, locate
+from encoders.checkpoints.hub import catalogue, default_checkpoint, locate
 from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main
@@ -21,7 +21,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint
 from tests.tiny_models import WORDS
 
-MODULE = sys.modules["encoders.checkpoints.catalogue"]
+MODULE = sys.modules["encoders.checkpoints.hub"]
 PACKAGE = "published-weights"
 
 Publish = Callable[..., Path]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.checkpoints import FORMAT, NOTES, BagNotes, CheckpointNotes, as_json, read_notes, write_notes
+from encoders.checkpoints.notes import FORMAT, NOTES, BagNotes, CheckpointNotes, as_json, read_notes, write_notes
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, write_record
 from learned_sparse.core.quantize import Quantizer

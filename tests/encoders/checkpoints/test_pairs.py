@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
-from encoders.checkpoints import pair_of, tokenize_texts
+from encoders.checkpoints.tokenizer import pair_of, tokenize_texts, with_word_marks
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training.data.batches import tokenize
 from learned_sparse.core.records import EXPANDED, Document
 from tests.tiny_models import TEXTS
@@ -62,3 +68,25 @@ def test_training_tokenizes_pairs_in_the_same_way(tokenizer: Any) -> None:
     pair = tokenizer("Hives are caused", "what causes hives?").input_ids
     assert tokens.attention_mask.sum(1).tolist() == [3, len(pair)]
     assert tokens.input_ids[1].tolist() == pair
+
+
+def test_a_byte_level_tokenizer_treats_the_first_word_as_the_others(tmp_path: Path) -> None:
+    vocabulary = {token: number for number, token in enumerate(["<s>", "l", "t", "Ġ", "Ġl", "Ġlt", "lt"])}
+    tokenizer = Tokenizer(BPE(vocabulary, [("Ġ", "l"), ("Ġl", "t"), ("l", "t")]))
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    assert tokenizer.encode("lt lt").tokens == ["lt", "Ġlt"]
+    marked = with_word_marks(tokenizer)
+    assert marked is not None
+    assert marked.encode("lt lt").tokens == ["Ġlt", "Ġlt"]
+    assert with_word_marks(marked) is None
+    config = RobertaConfig(
+        vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, pad_token_id=0
+    )
+    RobertaForMaskedLM(config).save_pretrained(tmp_path / "backbone")
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<s>", unk_token="<s>")
+    fast.save_pretrained(tmp_path / "backbone")
+    model = new_model("splade", {"query": "bag-of-words"}, str(tmp_path / "backbone"))
+    save_checkpoint(tmp_path / "model", model)
+    assert load_encoder(str(tmp_path / "model"), "query").encode(["lt lt"]).row(0) == {"Ġlt": 1.0}
+    document: Any = load_encoder(str(tmp_path / "model"), "document")
+    assert document.tokenizer.tokenize("lt lt") == ["Ġlt", "Ġlt"]

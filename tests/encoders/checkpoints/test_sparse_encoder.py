@@ -7,10 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sentence_transformers import SparseEncoder
 
-from encoders.checkpoints import read_notes
-from encoders.encoding import load_encoder
+from encoders.checkpoints.notes import read_notes
+from encoders.encoding.loading import load_encoder
+from encoders.models import SIDES
 from learned_sparse.core.errors import LearnedSparseError
 
 OLD = "sentence_transformers.sparse_encoder.models."
@@ -43,6 +46,24 @@ def test_the_recorded_pooling_is_read(folder: Path) -> None:
     assert description["settings"]["pooling"] == "sum"
 
 
+def test_prompts_come_before_texts_as_in_sentence_transformers(folder: Path) -> None:
+    modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", pooling_strategy="max")
+    settings = {"model_type": "SparseEncoder", "similarity_fn_name": "dot"}
+    prompts: dict[str, Any] = {
+        "prompts": {"query": "signs of ", "document": "wind tunnel ", "passage": "new "},
+        "default_prompt_name": None,
+    }
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({**settings, **prompts}))
+    theirs, texts = SparseEncoder(str(folder), device="cpu"), ["hives", "rain in new york"]
+    expected = {"query": theirs.encode_query(texts), "document": theirs.encode_document(texts)}
+    for side in SIDES:
+        encoder = load_encoder(str(folder), side, dtype="fp32")
+        np.testing.assert_allclose(encoder.encode(texts).to_scipy().toarray(), expected[side].to_dense(), atol=1e-4)
+        assert encoder.description["prompt"] == prompts["prompts"][side]
+    reading = load_encoder(str(folder), "query", dtype="fp32").explain("hives")
+    assert [(token.start, token.end) for token in reading.tokens if token.text == "hives"] == [(0, 5)]
+
+
 @pytest.mark.parametrize(
     ("file", "content", "reason"),
     [
@@ -56,7 +77,6 @@ def test_the_recorded_pooling_is_read(folder: Path) -> None:
         ("1_SpladePooling/config.json", [], "expected an object, got list"),
         ("idf.json", {"wing": 3.2}, "queries have an encoder of their own"),
         ("router_config.json", {"types": {}}, "queries have an encoder of their own"),
-        ("config_sentence_transformers.json", {"prompts": {"query": "query: "}}, "texts are preceded by prompts"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}, "scores are no dot products"),
         ("sentence_bert_config.json", {"transformer_task": "feature-extraction"}, "its transformer_task is"),
         (

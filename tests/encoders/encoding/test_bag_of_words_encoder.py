@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from encoders.checkpoints import NOTES, TOKENIZER, BagNotes, Vocabulary, read_notes, read_tokenizer
-from encoders.encoding import CheckpointEncoder, load_encoder, new_model, save_checkpoint
+from encoders.checkpoints.notes import NOTES, BagNotes, read_notes
+from encoders.checkpoints.tokenizer import TOKENIZER, Vocabulary, read_tokenizer
 from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
-from encoders.encoding.encoder import load_checkpoint_encoder
-from encoders.models import BagOfWords
+from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
+from encoders.models.token_weights import BagOfWords
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, write_record

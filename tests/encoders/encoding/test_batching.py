@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.encoding import BatchSize
-from encoders.encoding.batches import keep_top_k, pad
+from encoders.encoding.batches import BatchSize, keep_top_k, pad
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
 

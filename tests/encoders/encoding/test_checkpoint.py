@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import torch
 import transformers
 
 from encoders.backbone import device
-from encoders.backbone.hidden_states import HEAD
-from encoders.checkpoints import NOTES
-from encoders.encoding import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
+from encoders.backbone.towers import HEAD
+from encoders.checkpoints.notes import NOTES
+from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES
 from learned_sparse import Document, QueryEncoder, build_index, load_encoder, write_vectors
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, write_record
@@ -99,7 +101,7 @@ def test_a_failed_save_leaves_the_earlier_checkpoint_and_one_that_is_cut_off_lea
         return replace(path, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr("encoders.backbone.masked_lm.Tower.save", full)
+        patched.setattr("encoders.backbone.towers.LanguageModel.save", full)
         with pytest.raises(LearnedSparseError, match="No space"):
             save_checkpoint(tmp_path, model)
     load_checkpoint(tmp_path)
@@ -169,7 +171,7 @@ def test_towers_with_heads(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("encoders.backbone.hidden_states.to_safetensors", full)
+        patched.setattr("encoders.backbone.towers.to_safetensors", full)
         with pytest.raises(LearnedSparseError, match="No space"):
             save_checkpoint(tmp_path, model)
     load_checkpoint(tmp_path)
@@ -177,14 +179,15 @@ def test_towers_with_heads(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.
 
 def test_changed_settings(tiny_bert: Path) -> None:
     model = new_model("spade", {"k": 3}, str(tiny_bert))
-    settings, changed = change_settings("spade", model.settings, {"k": 2, "alpha": 1, "gamma": 1.0}, "mine")
+    change = functools.partial(ARCHITECTURES["spade"].changed, model.settings, name="mine")
+    settings, changed = change({"k": 2, "alpha": 1, "gamma": 1.0})
     assert (settings.k, settings.alpha) == (2, 1.0)
     assert changed == {"k", "alpha"}
-    assert change_settings("spade", model.settings, {}, "mine") == (model.settings, frozenset())
+    assert change({}) == (model.settings, frozenset())
     with pytest.raises(LearnedSparseError, match=r"^mine: 'repeats' .*changeable: alpha, components, gamma, k$"):
-        change_settings("spade", model.settings, {"repeats": "mean"}, "mine")
+        change({"repeats": "mean"})
     with pytest.raises(LearnedSparseError, match=r"^mine: settings: alpha: expected"):
-        change_settings("spade", model.settings, {"alpha": "half"}, "mine")
+        change({"alpha": "half"})
 
 
 def test_the_encode_command_says_what_it_did(

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from encoders.encoding import load_encoder, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES, SIDES, Architecture
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
+from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.architecture import Architecture
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED
@@ -39,20 +42,31 @@ class Scaled(nn.Module):
         return lengths.clamp(max=self.settings.cut).expand(-1, len(self.settings.layers)).float()
 
 
+class ScaledArchitecture(Architecture[ScaledSettings]):
+    settings = ScaledSettings
+    changeable = frozenset({"factor", "cut", "layers"})
+    query_only_settings = frozenset({"cut"})
+
+    def networks(self, settings: ScaledSettings, side: Side) -> tuple[str, ...]:
+        return ("body",) if side == "document" or settings.cut > 1 else ()
+
+    def network_side(self, settings: ScaledSettings, side: Side, towers: Any, vocabulary: Any) -> nn.Module:
+        return Scaled(settings, towers.get("body"))
+
+    def scale(self, settings: ScaledSettings, side: Side) -> float | None:
+        return 2.0 if side == "query" else None
+
+    def terms(self, settings: ScaledSettings, vocabulary: Any) -> list[str]:
+        return [f"b{layer}" for layer in settings.layers]
+
+    def uses_expanded(self, settings: ScaledSettings) -> bool:
+        return settings.cut > 5
+
+
 @pytest.fixture
 def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A checkpoint of the test architecture with a calibrated quantizer per side."""
-    family = Architecture(
-        settings=ScaledSettings,
-        towers=lambda settings, side: ("body",) if side == "document" or settings.cut > 1 else (),
-        weigher=lambda settings, _side, towers, _vocabulary: Scaled(settings, towers.get("body")),
-        scale=lambda _settings, side: 2.0 if side == "query" else None,
-        terms=lambda settings, _: [f"b{layer}" for layer in settings.layers],
-        uses_expanded=lambda settings: settings.cut > 5,
-        changeable=frozenset({"factor", "cut", "layers"}),
-        query_only_settings=frozenset({"cut"}),
-    )
-    monkeypatch.setitem(ARCHITECTURES, "scaled", family)
+    monkeypatch.setitem(ARCHITECTURES, "scaled", ScaledArchitecture())
     model = new_model("scaled", {"factor": 1.5}, str(tiny_bert))
     model.quantizers = dict.fromkeys(SIDES, Quantizer(7.0, 8))
     save_checkpoint(tmp_path / "scaled", model)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from encoders.encoding import load_encoder, new_model, save_checkpoint
 from encoders.encoding.encoder import to_sparse
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models import ARCHITECTURES
 from learned_sparse.core.records import SparseBatch
 from tests.encoders.models.cases import SMALLEST

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from encoders.encoding import CheckpointEncoder, load_encoder, new_model, save_checkpoint
 from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
-from encoders.encoding.encoder import load_checkpoint_encoder
+from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models import SIDES
 from learned_sparse.core.errors import LearnedSparseError
 from tests.conftest import Python

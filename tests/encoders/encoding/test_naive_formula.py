@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.encoding import CheckpointEncoder, LoadedModel, load_encoder, save_checkpoint
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, save_checkpoint
 from learned_sparse.core.quantize import Quantizer
 from tests.encoders.models.cases import SMALLEST
 from tests.encoders.models.heads import untrained

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.encoding import load_encoder, new_model
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import new_model
 from tests.tiny_models import TEXTS, for_pyserini
 
 

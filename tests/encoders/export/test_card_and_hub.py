@@ -12,9 +12,9 @@ import pytest
 import yaml
 from huggingface_hub.errors import HFValidationError
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.export import __main__ as command
-from encoders.export import push_to_hub
+from encoders.export.hub import push_to_hub
 from learned_sparse.core.errors import LearnedSparseError
 
 RECIPE = {

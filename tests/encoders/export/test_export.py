@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig
 
-from encoders.checkpoints import read_notes
-from encoders.encoding import LoadedModel, join_sides, load_checkpoint, load_encoder, new_model
+from encoders.checkpoints.notes import read_notes
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, join_sides, load_checkpoint, new_model
 from encoders.export import __main__ as command
-from encoders.export import export_model
+from encoders.export.exporting import export_model
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini

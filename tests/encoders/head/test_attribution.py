@@ -14,9 +14,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from encoders.encoding import CheckpointEncoder, LoadedModel, load_encoder, new_model, save_checkpoint
-from encoders.head import Shares
-from encoders.head.attribution import attribute, largest_shares, merged_shares
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
+from encoders.head.attribution import Shares, attribute, largest_shares, merged_shares
 from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from encoders.head import Pooling, Screen, pool, screen
-from encoders.head.tiled_scores import TiledScores, TokenRows
+from encoders.head import screen
+from encoders.head.screen import Screen
+from encoders.head.tiled_scores import Pooling, TiledScores, TokenRows
+from encoders.head.vocabulary_head import pool
 
 DTYPES = (torch.float32, torch.bfloat16)
 SCALES = (1e-42, 1e-38, 1e-30, 1e-19, 1e-3, 1.0, 1e3, 1e18, 1e30, 3e38)

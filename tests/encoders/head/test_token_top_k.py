@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.head import keep_largest, max_pool_entries, token_top_k, top_k_per_row
+from encoders.head import token_top_k
+from encoders.head.token_top_k import keep_largest, max_pool_entries, top_k_per_row
 
 SIZES = [(7, 53, 3), (1, 300, 4), (40, 1000, 1), (9, 64, 64), (5, 33, 32), (0, 20, 2), (20, 4000, 20)]
 

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from encoders.head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns, tiled_scores
+from encoders.head import tiled_scores
+from encoders.head.tiled_scores import Pooling
+from encoders.head.vocabulary_head import Saturation, first_occurrences, lexical_pool, pool, pool_columns
 
 POOLINGS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 LENGTHS = {

@@ -12,8 +12,8 @@ from hypothesis import strategies
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from encoders.head import WinnerTakeAll, token_top_k
-from encoders.head.token_top_k import pack, unpack
+from encoders.head import token_top_k
+from encoders.head.token_top_k import WinnerTakeAll, pack, unpack
 from learned_sparse.core.errors import LearnedSparseError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoders.checkpoints import tokenize_texts
-from encoders.encoding import LoadedModel, new_model
+from encoders.checkpoints.tokenizer import tokenize_texts
+from encoders.encoding.model import LoadedModel, new_model
 from learned_sparse.core.records import EXPANDED
 from tests.tiny_models import TEXTS, VOCABULARY
 

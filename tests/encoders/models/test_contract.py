@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import LoadedModel, load_checkpoint, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES, SIDES, BagOfWords
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.token_weights import BagOfWords
 from learned_sparse.core.encoder import Side
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
 from tests.encoders.models.heads import inputs, weigh

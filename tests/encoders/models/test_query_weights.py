@@ -15,8 +15,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from encoders import load
-from encoders.encoding import load_checkpoint
 from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.model import load_checkpoint
 from encoders.models import SIDES
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.encoder import encode_texts
@@ -61,7 +61,7 @@ def table_of(folder: Path) -> Any:
 def test_weights_are_trained_with_the_documents(
     family: str, weighting: str, tiny_recipe: Recipes, tiny_collection: Path, trained: Trained
 ) -> None:
-    stage = {"steps": 4, "head_learning_rate": 0.05}
+    stage = {"steps": 4, "learning_rates": {"head": 0.05}}
     if (family, weighting) in {("splade", "idf"), ("sparterm", "idf"), ("sparterm", "learned")}:
         stage = {"steps": 4} if weighting == "idf" else stage
     run = trained(tiny_recipe(stage, architecture=family, settings=setting(family, weighting)))
@@ -82,7 +82,7 @@ def test_weights_are_trained_with_the_documents(
 
 def test_both_encoders_give_the_same_vectors(tiny_recipe: Recipes, trained: Trained) -> None:
     settings = setting("splade", "learned")
-    run = trained(tiny_recipe({"steps": 4, "head_learning_rate": 0.3}, settings=settings))
+    run = trained(tiny_recipe({"steps": 4, "learning_rates": {"head": 0.3}}, settings=settings))
     bag = load(str(run.folder), "query")
     model = load_checkpoint(run.folder)
     module = model.weighers.side(SIDES[0])
@@ -112,7 +112,7 @@ def test_a_query_needs_neither_torch_nor_transformers(tiny_recipe: Recipes, trai
 
 
 def test_a_resumed_table_is_the_same(tiny_recipe: Recipes, trained: Trained, stop_after: Any) -> None:
-    recipe = tiny_recipe({"head_learning_rate": 0.01}, settings=setting("splade", "learned"))
+    recipe = tiny_recipe({"learning_rates": {"head": 0.01}}, settings=setting("splade", "learned"))
     whole = trained(recipe, "whole")
     stop_after(10)
     trained(recipe, "resumed")

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.checkpoints import Vocabulary
-from encoders.models import ARCHITECTURES, SpaDE, SpaDESettings
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.models import ARCHITECTURES
+from encoders.models.spade import SpaDE, SpaDESettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import (

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import LoadedModel, load_checkpoint, load_encoder, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES, SpaDESettings
-from encoders.models.spade import TermPruning
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES
+from encoders.models.spade import SpaDESettings, TermPruning
 from encoders.training.state.tensors import load_weights, save_weights
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained

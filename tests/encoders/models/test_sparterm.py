@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import new_model
-from encoders.models import ARCHITECTURES, SIDES, BagOfWords, Labels, SparTerm, SparTermSettings, Tokens
-from encoders.models.sparterm import gate_bce
-from encoders.training import Stage
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.model import new_model
+from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.architecture import Labels, Tokens
+from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
+from encoders.models.token_weights import BagOfWords
+from encoders.training import SparTermOptions, Stage
 from encoders.training.objective import RankingObjective
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
@@ -200,7 +202,8 @@ def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_b
     model = new_model("sparterm", {"query": "asymmetric", "query_gate": "own"}, str(tiny_bert))
     module: Any = model.weighers.eval()
     queries, documents = Tokens(*inputs(model, TEXTS[:2])), Tokens(*inputs(model, TEXTS[2:6]))
-    stage = Stage(name="s", steps=1, batch_size=2, objective=objective, joint=objective == "rank")
+    options = SparTermOptions(joint=objective == "rank")
+    stage = Stage(name="s", steps=1, batch_size=2, objective=objective, options=options)
     ranking = RankingObjective(stage.rank, module, ("importance", "query_importance"))
     trained = ARCHITECTURES["sparterm"].objective(ranking, stage, module)
     assert {"gate", "query_gate"} <= set(trained.towers)
@@ -212,5 +215,5 @@ def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_b
     losses = trained.losses(outputs, Labels(torch.zeros(2, 4, dtype=torch.bool)))
     torch.testing.assert_close(losses["query_gate_loss"], gate_bce(logits, passages))
     torch.testing.assert_close(losses["gate_loss"], gate_bce(outputs["gate"], bag(*queries)))
-    if stage.joint:
+    if options.joint:
         torch.testing.assert_close(outputs["queries"], module.query(*queries))

@@ -10,9 +10,10 @@ import pytest
 import torch
 import transformers
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import new_model
-from encoders.models import ARCHITECTURES, Splade, SpladeSettings
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.model import new_model
+from encoders.models import ARCHITECTURES
+from encoders.models.splade import Splade, SpladeSettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs

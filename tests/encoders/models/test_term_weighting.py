@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.models import ARCHITECTURES, DeepImpactSettings, Labels, TildeV2Settings, Tokens, UniCoilSettings
-from encoders.models.term_weighting import TermRecall
+from encoders.models import ARCHITECTURES
+from encoders.models.architecture import Labels, Tokens
+from encoders.models.term_weighting import DeepImpactSettings, TermRecall, TildeV2Settings, UniCoilSettings
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
 from encoders.training import Stage
 from encoders.training.objective import make_objective

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import LoadedModel, load_encoder, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES, SIDES, UHDSettings
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.uhd import UHDSettings
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
@@ -220,7 +222,7 @@ def test_weights_and_masks_are_saved(tiny_bert: Path, tmp_path: Path) -> None:
     model = new_uhd(tiny_bert, encoders="joint")
     save_checkpoint(tmp_path, model)
     kind = ARCHITECTURES["uhd"].tower(model.settings, "joint")
-    loaded = kind.load(tmp_path / "towers" / "joint")
+    loaded: Any = kind.load(tmp_path / "towers" / "joint")
     for name, tensor in model.towers["joint"].state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor), name
     assert loaded.head["1"].mask.any()

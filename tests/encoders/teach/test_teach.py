@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from encoders import load, train
-from encoders.backbone import save_random_bert
+from encoders.backbone.pretrained import save_random_bert
 from encoders.teach import CrossEncoder, load_cross_encoder_recipe, scoring, train_cross_encoder
 from encoders.teach.__main__ import main
 from encoders.train import main as train_main

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from encoders.training import Negatives, Recipe
+from encoders.training import Negatives, Recipe, spade_options
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
+        cotraining = spade_options(stage).cotraining
         learner = make_learner(stage, session)
         examples = load_source(recipe.data[0], Negatives()).examples
         batches = Batches(
@@ -184,7 +185,7 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
             session.model.tokenizer,
             recipe.max_length,
             batch_size=stage.batch_size,
-            select_from=None if stage.cotraining is None else stage.cotraining.select_from,
+            select_from=None if cotraining is None else cotraining.select_from,
             micro_batch_size=stage.micro_batch_size,
             seed=[0],
         )

@@ -21,7 +21,8 @@ FirstStage = Callable[[Recipe], Any]
 
 PARTS = {"components": ["weighting", "expansion"], "select_from": 24, "share": 0.3}
 POINTWISE = {"weight": 0.5, "component": "expansion"}
-CO = {"steps": 3, "batch_size": 4, "cotraining": PARTS, "pointwise": POINTWISE}
+OPTIONS = {"cotraining": PARTS, "pointwise": POINTWISE}
+CO = {"steps": 3, "batch_size": 4, "options": OPTIONS}
 
 
 def losses_by_hand(session: Session, examples: list[Any], name: str, group: int) -> list[float]:
@@ -104,7 +105,7 @@ def test_without_selection_both_components_train_on_all_examples_unscored(
         raise AssertionError("a scoring pass")
 
     monkeypatch.setattr(CoLearner, "_losses", scored)
-    stage = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
+    stage = {**CO, "batch_size": 8, "options": {**OPTIONS, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}}
     _, learner, batches = first_stage(spade_recipe(stage))
     learner.step(batches.batch(0))
     assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
@@ -166,7 +167,7 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     """The run stops inside a pruning window, after a validation."""
     pruning = {"gamma": 0.3, "window": 2, "schedule": [0.6, 0.5]}
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "pool": 20}
-    stages = [{"component": "weighting", "steps": 2}, {**CO, "steps": 6, "pruning": pruning}]
+    stages = [{"component": "weighting", "steps": 2}, {**CO, "steps": 6, "options": {**OPTIONS, "pruning": pruning}}]
     recipe = spade_recipe(*stages, validation=validation)
     uninterrupted = trained(recipe, "whole")
     stop_after(5)  # two steps of the first stage, three of the second
@@ -187,9 +188,9 @@ def test_the_largest_losses_are_selected() -> None:
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        ({**CO, "component": "weighting"}, "'cotraining' excludes 'component' and 'joint'"),
-        ({**CO, "cotraining": {**PARTS, "components": ["weighting"]}}, "two different ones"),
-        ({**CO, "cotraining": {**PARTS, "share": 0.0}}, "'share' above 0"),
+        ({**CO, "component": "weighting"}, "'cotraining' excludes 'component'"),
+        ({**CO, "options": {"cotraining": {**PARTS, "components": ["weighting"]}}}, "two different ones"),
+        ({**CO, "options": {"cotraining": {**PARTS, "share": 0.0}}}, "'share' above 0"),
         ({"objective": "gate", "component": "weighting"}, "go with objective: rank"),
     ],
 )

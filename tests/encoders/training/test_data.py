@@ -74,7 +74,7 @@ def test_sampler_mixes_sources_by_weight() -> None:
 def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() -> None:
     run = {"q": [("copy", 4.0), ("b", 3.0), ("a", 2.0), ("c", 1.0)]}
     assert hard_negatives(run, examples(), Negatives(), where="run") == {"q": ["b", "c"], "r": []}
-    assert hard_negatives(run, examples(), Negatives(first_rank=3, last_rank=4), where="run")["q"] == ["c"]
+    assert hard_negatives(run, examples(), Negatives(ranks=(3, 4)), where="run")["q"] == ["c"]
     with pytest.raises(LearnedSparseError, match="run: document 'zzz' is not in the training collection"):
         hard_negatives({"q": [("zzz", 1.0)]}, examples(), Negatives(), where="run")
 

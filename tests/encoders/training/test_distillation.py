@@ -13,7 +13,7 @@ import torch
 from sentence_transformers.sparse_encoder import losses as peers
 from torch import Tensor, nn
 
-from encoders.models import Labels, TermWeighers
+from encoders.models.architecture import Labels, TermWeighers
 from encoders.training import Distillation, Rank, Recipe
 from encoders.training.objective import RankingObjective, distillation_losses
 from learned_sparse.core.errors import LearnedSparseError
@@ -57,7 +57,7 @@ def losses_of(batch: dict[str, Tensor], distillation: Distillation, rank: Rank |
 @pytest.mark.parametrize("kind", ["margin_mse", "kl"])
 def test_losses_and_gradients_are_those_of_sentence_transformers(batch: dict[str, Tensor], kind: str) -> None:
     weights = {name: batch[name].clone().requires_grad_() for name in ("queries", "positives", "negatives")}
-    settings = Distillation(**{kind: 1.0}, teacher_temperature=2.0, student_temperature=2.0)
+    settings = Distillation(**{kind: 1.0}, temperature=2.0)
     ours = losses_of({**weights, "teacher": batch["teacher"]}, settings)[kind].mean()
     negatives = weights["negatives"].view(QUERIES, NEGATIVES, DIMENSIONS)
     columns = [weights["queries"], weights["positives"], *negatives.unbind(dim=1)]
@@ -166,7 +166,7 @@ def test_every_architecture_that_ranks_can_be_distilled(
     ("stage", "changes", "message"),
     [
         ({"distillation": {}}, {}, "distillation: give 'margin_mse' or 'kl' a weight above 0"),
-        ({"distillation": {"kl": 1, "student_temperature": 0}}, {}, "temperatures are above 0"),
+        ({"distillation": {"kl": 1, "temperature": 0}}, {}, "the temperature is above 0"),
         ({"distillation": {"kl": 1}}, {"negatives": {"kind": "none"}}, "distillation needs hard negatives"),
         ({"rank": {"weight": 0}}, {}, "rank: weight 0; without distillation it is above 0"),
         ({"distillation": {"kl": 1}, "objective": "gate"}, {}, "'distillation' go with objective: rank"),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import random_state, set_random_state
+from encoders.backbone.device import random_state, set_random_state
 from encoders.training import Recipe, run_recipe
 from encoders.training.optimizing import over_batch
 
@@ -89,7 +89,7 @@ def test_validation_mining_and_micro_batches(tiny_recipe: Recipes, tiny_collecti
         {"steps": 6, "dropout": False, "micro_batch_size": 2},
         precision="fp32-strict",
         data=[{"collection": str(tiny_collection)}],
-        negatives={"kind": "self", "every": 3, "last_rank": 10},
+        negatives={"kind": "self", "every": 3, "ranks": [1, 10]},
         validation={"collection": str(tiny_collection), "every": 2, "queries": None},
     )
     on_gpu, on_cpu = losses(recipe, tmp_path / "gpu"), losses(recipe, tmp_path / "cpu", "cpu")

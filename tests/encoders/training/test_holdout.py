@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from encoders.models import Mixture
+from encoders.models.architecture import Mixture
 from encoders.training import Negatives, Recipe, Source, Validation, load_recipe, recipe_splits
 from encoders.training.data.batches import Batches
 from encoders.training.data.sources import LoadedSource, load_source
@@ -224,7 +224,7 @@ def test_training_neither_sees_nor_mines_held_out_queries(
 
     monkeypatch.setattr(Batches, "examples", recorded)
     validation = {"collection": str(tiny_collection), "holdout": 6, "every": 5}
-    mining = {"kind": "self", "last_rank": 3}
+    mining = {"kind": "self", "ranks": [1, 3]}
     run = trained(
         tiny_recipe({"steps": 10}, validation=validation, negatives=mining, data=[{"collection": str(tiny_collection)}])
     )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoders.encoding import load_checkpoint, new_model, save_checkpoint
+from encoders.encoding.model import load_checkpoint, new_model, save_checkpoint
 from encoders.training import Recipe, loop, to_mapping
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
@@ -45,7 +45,7 @@ def test_one_batch_can_be_overfitted(tiny_recipe: Recipes, trained: Trained) -> 
     "changes",
     [
         {"stage": {"regularizer": REGULARIZER, "optimizer": "adamw", "weight_decay": 0.1, "max_gradient_norm": 1.0}},
-        {"negatives": {"kind": "self", "every": 7, "last_rank": 10}},
+        {"negatives": {"kind": "self", "every": 7, "ranks": [1, 10]}},
         {"stage": {"micro_batch_size": 4}},
         {"precision": "bf16", "gradient_checkpointing": True},
         {"settings": {"query": "bag-of-words", "query_weighting": "learned"}},
@@ -117,7 +117,13 @@ def test_the_second_stage_freezes_the_gate_unless_joint(
     values = recipe_values(architecture="sparterm", settings=settings)
     (stage,) = values["stages"]
     gate = {**stage, "name": "gate", "objective": "gate", "steps": 3}
-    rank = {**stage, "name": "importance", "steps": 3, "joint": joint, "rank": {"loss": "pairwise", "score_scale": 0.1}}
+    rank = {
+        **stage,
+        "name": "importance",
+        "steps": 3,
+        "options": {"joint": joint},
+        "rank": {"loss": "pairwise", "score_scale": 0.1},
+    }
     recipe = parse(Recipe, {**values, "stages": [gate, rank]}, "recipe")
     stop_after(3)
     first = trained(recipe, "gate")
@@ -198,8 +204,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tiny_recipe: Recipes, trained: T
     ("stage", "message"),
     [
         ({"objective": "gate"}, "stage ranking: this architecture has no objective 'gate'; it has rank"),
-        ({"joint": True}, "no option 'joint'"),
-        ({"pointwise": {"weight": 1.0}}, "no option 'pointwise'"),
+        ({"options": {"joint": True}}, "architecture splade has no options of stages"),
     ],
 )
 def test_a_loss_of_another_architecture_is_refused(

@@ -136,7 +136,7 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
         negatives_of(Negatives(margin=1.0), Candidates({"q": FIRST}))
 
 
-MIXED = [{"kind": "given", "share": 1}, {"kind": "self", "every": 7, "last_rank": 10}, {"kind": "random"}]
+MIXED = [{"kind": "given", "share": 1}, {"kind": "self", "every": 7, "ranks": [1, 10]}, {"kind": "random"}]
 
 
 def test_a_stage_has_its_own_negatives(
@@ -163,7 +163,7 @@ def test_another_checkpoint_can_search_the_negatives(
     tiny_recipe: Recipes, tiny_collection: Path, trained: Trained
 ) -> None:
     first = trained(tiny_recipe({"steps": 3}), "first")
-    negatives = {"kind": "checkpoint", "checkpoint": str(first.folder), "last_rank": 5}
+    negatives = {"kind": "checkpoint", "checkpoint": str(first.folder), "ranks": [1, 5]}
     run = trained(tiny_recipe({"steps": 3}, data=[{"collection": str(tiny_collection)}], negatives=negatives), "second")
     (mined,) = (run.folder / "training").glob("mined-*")
     from encoders import load
@@ -180,12 +180,12 @@ def test_another_checkpoint_can_search_the_negatives(
 @pytest.mark.parametrize(
     ("negatives", "message"),
     [
-        ({"sources": [{"kind": "bm25"}], "last_rank": 50}, "with 'sources', 'kind' and ranks are theirs"),
+        ({"sources": [{"kind": "bm25"}], "ranks": [1, 50]}, "with 'sources', 'kind' and ranks are theirs"),
         ({"sources": [{"kind": "none"}]}, "kind: none is not a source"),
         ({"sources": [{"kind": "self"}, {"kind": "self"}]}, "one source of kind: self suffices"),
         ({"kind": "checkpoint"}, "kind: checkpoint and 'checkpoint' go together"),
         ({"checkpoint": "folder"}, "kind: checkpoint and 'checkpoint' go together"),
-        ({"first_rank": 9, "last_rank": 8}, "ranks 9 to 8; give 1 <= first <= last"),
+        ({"ranks": [9, 8]}, "ranks 9 to 8; give 1 <= first <= last"),
         ({"share": 0}, "share 0; give a number above 0"),
     ],
 )

@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import Tower
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import load_checkpoint, load_encoder
-from encoders.models import ARCHITECTURES, Architecture, Labels, Objective, TermWeighers, Tokens
+from encoders.backbone.towers import LanguageModel
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import load_checkpoint
+from encoders.models import ARCHITECTURES
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens
 from encoders.training import Recipe, Stage
 from learned_sparse.core.encoder import Side
 
@@ -28,7 +30,7 @@ class MeanSettings:
 class Mean(nn.Module):
     """One side: ReLU of the mean logits of a text."""
 
-    def __init__(self, settings: MeanSettings, tower: Tower) -> None:
+    def __init__(self, settings: MeanSettings, tower: LanguageModel) -> None:
         super().__init__()
         self.settings, self.tower = settings, tower
 
@@ -56,23 +58,23 @@ class Agreement(Objective):
         return {**self._ranking.losses(outputs, labels), "agreement_loss": divergence}
 
 
-def weigher(settings: MeanSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    return Mean(settings, towers["both"])
+class MeanArchitecture(Architecture[MeanSettings]):
+    settings = MeanSettings
 
+    def networks(self, settings: MeanSettings, side: Side) -> tuple[str, ...]:
+        return ("both",)
 
-def objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-    assert isinstance(weighers.document, Mean)
-    return Agreement(ranking, weighers.document.settings.temperature) if stage.objective == "agree" else ranking
+    def network_side(
+        self, settings: MeanSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
+    ) -> nn.Module:
+        return Mean(settings, towers["both"])
 
+    def shared(self, settings: MeanSettings) -> bool:
+        return True
 
-MEAN = Architecture(
-    settings=MeanSettings,
-    towers=lambda settings, side: ("both",),
-    weigher=weigher,
-    scale=lambda settings, side: None,
-    shared=lambda settings: True,
-    objective=objective,
-)
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+        assert isinstance(weighers.document, Mean)
+        return Agreement(ranking, weighers.document.settings.temperature) if stage.objective == "agree" else ranking
 
 
 def test_a_new_architecture_is_trained_validated_and_encoded(
@@ -81,7 +83,7 @@ def test_a_new_architecture_is_trained_validated_and_encoded(
     tiny_collection: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(ARCHITECTURES, "mean", MEAN)
+    monkeypatch.setitem(ARCHITECTURES, "mean", MeanArchitecture())
     regularizer = {"kind": "l1", "lambda_document": 1e-3, "ramp_steps": 0}
     stage = {"objective": "agree", "steps": 6, "micro_batch_size": 4, "regularizer": regularizer}
     validation = {"collection": str(tiny_collection), "every": 3, "queries": None}

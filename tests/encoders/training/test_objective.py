@@ -13,14 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import new_model
-from encoders.models import Labels, Objective, TermWeighers, Tokens
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.model import new_model
+from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
 from encoders.training.data.batches import labels_of
 from encoders.training.objective import (
-    document_regularizer,
     in_batch_hinge,
     in_batch_nll,
     make_objective,
@@ -30,8 +29,9 @@ from encoders.training.objective import (
     total_loss,
 )
 from encoders.training.optimizing import begin_training, evaluating
-from encoders.training.recipe import Pointwise, Rank, Recipe, Regularizer, Stage
-from encoders.training.regularizers import REGULARIZERS, flops, l1
+from encoders.training.options import Pointwise, SpaDEOptions
+from encoders.training.recipe import Rank, Recipe, Regularizer, Stage
+from encoders.training.regularizers import REGULARIZERS, df_flops, flops, l1, masked
 
 
 @pytest.mark.parametrize(
@@ -97,28 +97,47 @@ def test_regularizers_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "documents", "expected"),
+    ("kind", "expected"),
     [
-        ("flops", "concatenated", 1 + 4),
-        ("flops", "averaged", (4 + 16) / 2),
-        ("l1", "concatenated", 3),
-        ("l1", "averaged", 3),
+        ("flops", 1 + 4),  # positives and negatives are one batch
+        ("l1", 3),
+        ("df_flops", (1 + 4) / (1 + (0.5 ** (math.log(2) / math.log(0.1)) - 1) ** 10) ** 2),  # in half of the texts
     ],
 )
-def test_concatenated_and_averaged_documents(kind: str, documents: Any, expected: float) -> None:
-    settings = Regularizer(kind=kind, documents=documents)
-    positives, negatives = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 4.0]])
-    assert document_regularizer(settings, positives, negatives).item() == pytest.approx(expected)
-    alone = document_regularizer(settings, positives, negatives[:0]).item()
-    assert alone == pytest.approx(REGULARIZERS[kind](positives).item())
+def test_regularizers_of_documents_by_hand(kind: str, expected: float) -> None:
+    outputs = {"queries": torch.tensor([[1.0, 1.0]]), "positives": torch.tensor([[2.0, 0.0]])}
+    outputs["negatives"] = torch.tensor([[0.0, 4.0]])
+    settings = Regularizer(kind={"query": "l1", "document": kind}, lambda_query=3.0, lambda_document=2.0)
+    total, parts = total_loss({"rank": torch.ones(1)}, outputs, settings, {"query": 1.0, "document": 0.25})
+    assert parts["document_regularizer"].item() == pytest.approx(2 * 0.25 * expected)
+    assert parts["query_regularizer"].item() == pytest.approx(3 * 2)
+    assert total.item() == pytest.approx(1 + 6 + 0.5 * expected)
 
 
-def test_queries_can_have_another_regularizer() -> None:
-    outputs = {"queries": WEIGHTS, "positives": WEIGHTS, "negatives": WEIGHTS[:0]}
-    settings = Regularizer(kind="flops", kind_query="l1", lambda_query=0.1, lambda_document=0.01)
-    _, parts = total_loss({"rank_loss": torch.zeros(2)}, outputs, settings, 0.5)
-    assert parts["query_regularizer"].item() == pytest.approx(0.5 * 0.1 * 3)
-    assert parts["document_regularizer"].item() == pytest.approx(0.5 * 0.01 * 5)
+def test_df_flops_is_half_at_alpha_and_whole_at_one() -> None:
+    """The generalised logistic function of arXiv 2505.15070; a term in every text has the penalty of FLOPS."""
+    tenth = torch.zeros(10, 2)
+    tenth[0, 0] = 10.0
+    tenth[:, 1] = 1.0
+    assert df_flops(tenth[:, :1]).item() == pytest.approx(0.25)  # the mean 1, times 1/2, squared
+    assert df_flops(tenth[:, 1:]).item() == pytest.approx(1.0)
+    assert df_flops(torch.zeros(4, 3)).item() == 0
+
+
+@pytest.mark.parametrize("threshold", [None, 0, 40, 60])
+def test_flops_and_the_l0_mask_equal_sentence_transformers(threshold: int | None) -> None:
+    losses: Any = pytest.importorskip("sentence_transformers.sparse_encoder.losses")
+    peer = losses.FlopsLoss(None, threshold=threshold)
+    found, expected = (torch.rand(32, 100, generator=torch.Generator().manual_seed(3)) for _ in range(2))
+    density = torch.linspace(0.2, 0.9, 32).unsqueeze(1)
+    keep = torch.rand(32, 100, generator=torch.Generator().manual_seed(4)) < density
+    found, expected = ((weights * keep).requires_grad_() for weights in (found, expected))
+    value, peer_value = flops(masked(found, threshold)), peer.compute_loss_from_embeddings(expected)
+    value.backward()
+    peer_value.backward()
+    assert value.item() == pytest.approx(peer_value.item(), abs=1e-6)
+    assert torch.allclose(found.grad, expected.grad, atol=1e-6)  # type: ignore[arg-type]
+    assert l1(found).item() == pytest.approx(float(expected.detach().abs().sum(dim=1).mean()), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +204,11 @@ def test_pointwise_loss_is_added_for_the_component_of_the_stage(component: str) 
     words = Vocabulary(["zero", "one", "two"], (), None, ())
     pruning = TermPruning(words, torch.tensor([False, True, True]), {}, 1.0)  # queries lose the first term
     pointwise = Pointwise(weight=2.0, component="expansion")
-    stage = Stage(name="s", steps=1, batch_size=4, component=component, pointwise=pointwise)
+    stage = Stage(name="s", steps=1, batch_size=4, component=component, options=SpaDEOptions(pointwise=pointwise))
     part = TermWeighers(nn.Identity(), Pruned(nn.Identity(), pruning))
     losses = SPADE.objective(Ranking(), stage, part).losses(outputs, labels)
     assert set(losses) == ({"rank_loss"} if component == "weighting" else {"rank_loss", "pointwise_loss"})
-    total, parts = total_loss(losses, outputs, Regularizer(), 1.0)
+    total, parts = total_loss(losses, outputs, Regularizer(), {})
     assert total.item() == pytest.approx(sum(float(part) for part in parts.values()))
     if component == "expansion":
         assert parts["pointwise_loss"].item() == pytest.approx(-2 * float(positives.log_softmax(dim=1)[:, 2].mean()))
@@ -263,10 +282,11 @@ IN_BATCH = {"others_hard_negatives": True, "negatives_from": 16}
     ("stage", "changes"),
     [
         *(({"regularizer": {**L1, "kind": kind}}, {}) for kind in REGULARIZERS),
-        ({"regularizer": {**FLOPS, "documents": "averaged"}, "rank": PAIRWISE}, {}),
+        ({"regularizer": {**FLOPS, "kind": {"query": "l1", "document": "flops"}, "threshold": 47}}, {}),
+        ({"regularizer": FLOPS, "rank": PAIRWISE}, {}),
         ({"regularizer": FLOPS, "rank": IN_BATCH}, {}),
         ({"objective": "gate"}, SPARTERM),
-        ({"rank": PAIRWISE, "joint": True}, SPARTERM),
+        ({"rank": PAIRWISE, "options": {"joint": True}}, SPARTERM),
         ({"objective": "term_recall"}, {"architecture": "deepct"}),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import random_state
+from encoders.backbone.device import random_state
 from encoders.training.optimizing import over_batch
 from encoders.training.state.tensors import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Prunable
-from encoders.training import CoTraining, Pruning, Recipe, Stage
+from encoders.models.architecture import Prunable
+from encoders.training import CoTraining, Pruning, Recipe, SpaDEOptions, Stage
 from encoders.training.pruning import DocumentFrequencies, Pruner
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -50,8 +50,7 @@ def stage(cotraining: CoTraining | None = None, **pruning: Any) -> Stage:
         name="s",
         steps=9,
         batch_size=4,
-        cotraining=cotraining,
-        pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning}),
+        options=SpaDEOptions(cotraining=cotraining, pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning})),
     )
 
 
@@ -151,7 +150,7 @@ def test_all_documents_of_a_step_are_counted(spade_recipe: Spade, trained: Train
     """12 examples with one negative each are 24 documents, with and without selection."""
     stage = {"steps": 1, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 0.0, "dropout": False}
     cotraining = {"cotraining": {**CO, "share": share}, "pruning": {"gamma": 0.5, "window": 1}}
-    run = trained(spade_recipe({**stage, **cotraining}))
+    run = trained(spade_recipe({**stage, "options": cotraining}))
     shares = frequencies(run)
     assert shares
     assert all(round(value * 24, 3) == pytest.approx(round(value * 24)) for value in shares.values())
@@ -165,20 +164,19 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spa
         "batch_size": 4,
         "learning_rate": 0.0,
         "dropout": False,
-        "pruning": {"gamma": 0.5, "window": 2},
+        "options": (pruning := {"pruning": {"gamma": 0.5, "window": 2}}),
     }
-    runs = [
-        trained(spade_recipe({**stage, "cotraining": {**CO, "share": share}}), f"run-{share}") for share in (0.3, 1.0)
-    ]
+    options = {share: {**pruning, "cotraining": {**CO, "share": share}} for share in (0.3, 1.0)}
+    runs = [trained(spade_recipe({**stage, "options": options[share]}), f"run-{share}") for share in options]
     assert frequencies(runs[0]) == frequencies(runs[1])
     joint = trained(spade_recipe({**stage, "batch_size": 12}), "joint")
     assert frequencies(joint) == frequencies(runs[0])
 
 
 def test_documents_of_the_checkpoint_have_no_pruned_terms(spade_recipe: Spade, trained: Trained) -> None:
-    from encoders.encoding import load_checkpoint
+    from encoders.encoding.model import load_checkpoint
 
-    stage = {"steps": 2, "batch_size": 8, "cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}
+    stage = {"steps": 2, "batch_size": 8, "options": {"cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}}
     run = trained(spade_recipe(stage))
     model = load_checkpoint(run.folder)
     pruned = [term for term, value in frequencies(run).items() if value > 0.2]
@@ -195,7 +193,7 @@ def test_a_smaller_gamma_discards_the_best_score(
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     pruning = {"gamma": 0.6, "begin": 1, "window": 1}
-    stage = {"steps": 4, "batch_size": 8, "pruning": pruning}
+    stage = {"steps": 4, "batch_size": 8, "options": {"pruning": pruning}}
     scores(0.9, 0.2, 0.3, 0.1, mixture=4)
     run = trained(spade_recipe(stage, validation=validation))
     assert run.notes()["training"]["best_step"] == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import shutil
 from collections.abc import Callable
@@ -13,10 +14,21 @@ import torch
 import yaml
 
 from encoders.train import main
-from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, run_recipe, to_mapping, train
+from encoders.training import (
+    RECIPES,
+    Recipe,
+    load_recipe,
+    recipe_names,
+    run_recipe,
+    spade_options,
+    stated,
+    to_mapping,
+    train,
+)
 from encoders.training.data.batches import Batches, Sampler
 from encoders.training.data.examples import Example
 from encoders.training.learner import make_learner
+from encoders.training.recipe import SIDES
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
 from learned_sparse.core.errors import LearnedSparseError
@@ -41,7 +53,15 @@ def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
     session = Session(recipe, "cpu")
     for stage in recipe.stages:
         assert make_learner(stage, session).parameters
-        assert (session.pruner(stage) is None) == (stage.pruning is None)
+        assert (session.pruner(stage) is None) == (spade_options(stage).pruning is None)
+    blocks = name.startswith(("demo-", "small-", "fine-tune-"))
+    if architecture == "uhd":  # its dimensions are no terms
+        assert session.model.settings.pool_special_tokens or name == "small-uhd"
+    elif blocks or name == "splade-flops":
+        tokenizer: Any = session.model.tokenizer
+        for side in SIDES:
+            weights = session.encode(side, ["w1 w2 w3 w4"])[:, tokenizer.all_special_ids].toarray()
+            assert (weights.max() == 0) == blocks, side
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4, 8])
@@ -51,7 +71,8 @@ def test_every_recipe_can_be_divided_among_processes(name: str, processes: int) 
     recipe = load_recipe(name)
     one = Example("query", "positive", ("negative",), frozenset())
     for stage in recipe.stages:
-        total = stage.batch_size if stage.cotraining is None else stage.cotraining.select_from
+        cotraining = spade_options(stage).cotraining
+        total = stage.batch_size if cotraining is None else cotraining.select_from
         shares = []
         for process in range(processes):
             batches = Batches(
@@ -91,22 +112,49 @@ def test_recipes_written_as_yaml_are_read_unchanged() -> None:
         assert parse(Recipe, yaml.safe_load(yaml.safe_dump(to_mapping(recipe))), name) == recipe
 
 
+def test_a_new_field_with_a_default_does_not_change_what_a_recipe_states() -> None:
+    """Trainings are named by what their recipes state."""
+    for name in NAMES:
+        recipe = load_recipe(name)
+        assert parse(Recipe, yaml.safe_load(yaml.safe_dump(stated(recipe))), name) == recipe
+    recipe = load_recipe("demo-spade")
+    fields = [
+        ("new_number", int, dataclasses.field(default=3)),
+        ("new_words", list, dataclasses.field(default_factory=list)),
+    ]
+    newer: Any = dataclasses.make_dataclass("Newer", fields, bases=(Recipe,), frozen=True, kw_only=True)
+    values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    assert stated(newer(**values)) == stated(recipe)
+    assert stated(newer(**values, new_number=4)) == {**stated(recipe), "new_number": 4}
+
+
+def test_keys_of_earlier_versions_name_what_replaces_them(tmp_path: Path) -> None:
+    for old, message in (
+        ("stages: [{name: s, steps: 1, batch_size: 2, joint: true}]", "'joint' is gone: write options: {joint: ...}"),
+        ("negatives: {last_rank: 50}", r"'last_rank' is gone: write ranks: \[FIRST, LAST\]"),
+        ("stage: {head_learning_rate: 1e-3}", "'head_learning_rate' is gone: write learning_rates: {head: RATE}"),
+    ):
+        (tmp_path / "old.yaml").write_text(f"base: demo-splade\n{old}\n", encoding="utf-8")
+        with pytest.raises(LearnedSparseError, match=message):
+            load_recipe(tmp_path / "old.yaml")
+
+
 def test_numbers_of_the_spade_paper() -> None:
     recipe = load_recipe("spade")
     weighting, expansion, both = recipe.stages
     assert (weighting.component, expansion.component) == ("weighting", "expansion")
     assert all((stage.steps, stage.batch_size) == (32_000, 32) for stage in (weighting, expansion))
     assert (weighting.learning_rate, expansion.learning_rate) == (1e-5, 5e-6)
-    assert (weighting.pointwise.weight, expansion.pointwise.weight) == (0, 1)
+    assert (weighting.options.pointwise.weight, expansion.options.pointwise.weight) == (0, 1)
     assert both.learning_rates == {"weighting": 1e-5, "expansion": 5e-6}
-    assert both.cotraining is not None
-    assert both.cotraining.share == 0.3
-    assert both.pruning is not None
-    assert (both.pruning.gamma, both.pruning.schedule[0]) == (0.7, 0.9)
+    assert both.options.cotraining is not None
+    assert both.options.cotraining.share == 0.3
+    assert both.options.pruning is not None
+    assert (both.options.pruning.gamma, both.options.pruning.schedule[0]) == (0.7, 0.9)
     # The paper validates every 1,600 iterations; each of our steps makes ten updates after a selection.
     assert both.validate_every == 160
-    assert -(-int(both.cotraining.select_from * both.cotraining.share) // both.batch_size) == 10
-    assert both.pruning.window == 2 * both.validate_every
+    assert -(-int(both.options.cotraining.select_from * both.options.cotraining.share) // both.batch_size) == 10
+    assert both.options.pruning.window == 2 * both.validate_every
     assert recipe.validation is not None
     assert recipe.validation.patience == 5
     for part in ("weighting", "expansion"):
@@ -262,7 +310,7 @@ def test_the_continuation_that_is_printed_goes_on(
     output = tmp_path / "my run"  # a path to quote
     arguments = [
         "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
-        "--set", "stages.0.steps=2", "--set", "negatives.first_rank=2", "--on-bad-line", "skip",
+        "--set", "stages.0.steps=2", "--set", "negatives.ranks=[2, 100]", "--on-bad-line", "skip",
         "--output", str(output), "--device", "cpu", "--quiet",
     ]  # fmt: skip
     for limit in (["--max-seconds", "0", "--overwrite"], ["--overwrite", "--max-seconds=0"]):

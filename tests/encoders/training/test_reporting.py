@@ -12,7 +12,7 @@ import torch
 from accelerate.tracking import GeneralTracker
 
 from encoders.backbone import device as device_module
-from encoders.backbone import training_precision
+from encoders.backbone.device import training_precision
 from encoders.train import main
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError

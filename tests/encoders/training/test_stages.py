@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding import load_encoder
+from encoders.encoding.loading import load_encoder
 from encoders.training import Recipe
 from encoders.training.learner import make_learner
 from encoders.training.optimizing import set_learning_rates
@@ -94,8 +94,12 @@ def test_top_k_masking_in_fine_tuning_only(spade_recipe: Recipes, trained: Train
 def test_validation_is_that_of_the_stages_model(spade_recipe: Recipes, trained: Trained, tiny_collection: Any) -> None:
     """A stage without validation keeps its last weights; one with validation is searched with its settings."""
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
-    unvalidated = {**WARM_UP, "learning_rate": 1e-9, "validate": False}
-    stages = [unvalidated, {**unvalidated, "validate": True}, {**unvalidated, "settings": {}, "validate": True}]
+    unvalidated = {**WARM_UP, "learning_rate": 1e-9, "validate_every": 0}
+    stages = [
+        unvalidated,
+        {**unvalidated, "validate_every": None},
+        {**unvalidated, "settings": {}, "validate_every": None},
+    ]
     run = trained(spade_recipe(*stages, settings={"k": 1}, validation=validation, mix=False))
     scores = [(line["stage"], line["MRR@10"]) for line in run.log() if "MRR@10" in line]
     assert [stage for stage, _ in scores] == [1, 1, 2, 2]
@@ -107,7 +111,7 @@ def test_validation_is_that_of_the_stages_model(spade_recipe: Recipes, trained: 
     [
         ({"settings": {"repeats": "mean"}}, "stage stage 1: settings: 'repeats' cannot change by stage; known: alpha,"),
         ({"settings": {"k": 0}}, "k is 0"),
-        ({"validate": False, "validate_every": 2}, "'validate_every' needs validate: true"),
+        ({"options": {"joint": True}}, "options: unknown key 'joint'"),
     ],
 )
 def test_wrong_settings_of_a_later_stage_are_refused_at_once(
@@ -128,7 +132,7 @@ def test_the_gates_of_both_sides_are_trained(tiny_recipe: Recipes, trained: Trai
     untrained = trained(tiny_recipe({**GATE, "learning_rate": 0.0}, architecture="sparterm", settings=settings))
     for name, stage, moved in [
         ("gate", GATE, gates),
-        ("joint", {"steps": 1, "joint": True}, gates | importance),
+        ("joint", {"steps": 1, "options": {"joint": True}}, gates | importance),
         ("rank", {"steps": 1}, importance),
     ]:
         run = trained(tiny_recipe(stage, architecture="sparterm", settings=settings), name)
@@ -140,7 +144,7 @@ def test_the_gates_of_both_sides_are_trained(tiny_recipe: Recipes, trained: Trai
     ("option", "message"),
     [
         ({"regularizer": {"kind": "flops", "lambda_query": 1.0}}, "objective: gate has no weights to regularise"),
-        ({"joint": True}, "'joint', 'distillation' go with objective: rank"),
+        ({"options": {"joint": True}}, "'joint' goes with objective: rank"),
     ],
 )
 def test_options_that_a_gate_stage_would_ignore_are_refused(
@@ -153,8 +157,7 @@ def test_options_that_a_gate_stage_would_ignore_are_refused(
 def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
     stage = {
         "learning_rate": 1e-3,
-        "learning_rates": {"expansion": 1e-4},
-        "head_learning_rate": 1e-2,
+        "learning_rates": {"expansion": 1e-4, "head": 1e-2},
         "warm_up_steps": 4,
         "weight_decay": 0.1,
     }
@@ -172,7 +175,7 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
 
 
 def test_a_head_learning_rate_needs_a_head(tiny_recipe: Recipes) -> None:
-    recipe = tiny_recipe({"head_learning_rate": 1e-3})
+    recipe = tiny_recipe({"learning_rates": {"head": 1e-3}})
     with pytest.raises(LearnedSparseError, match="no tower has a head of its own"):
         make_learner(recipe.stages[0], Session(recipe, "cpu"))
 
@@ -181,8 +184,10 @@ LEARNS = {"steps": 40, "batch_size": 30, "learning_rate": 1e-2, "dropout": False
 
 
 CO = {
-    "cotraining": {"components": ["weighting", "expansion"], "select_from": 30, "share": 1.0},
-    "pointwise": {"weight": 0.01, "component": "expansion"},
+    "options": {
+        "cotraining": {"components": ["weighting", "expansion"], "select_from": 30, "share": 1.0},
+        "pointwise": {"weight": 0.01, "component": "expansion"},
+    }
 }
 
 
@@ -232,7 +237,7 @@ def test_buckets_are_trained_one_at_a_time_and_validation_sets_their_weights(
     assert len(chosen) == 2
     assert run.logged("mixture") == [{"bucket_weights": chosen}]
     assert run.logged("MRR@10")[-1] >= max(run.logged("MRR@10")[:-1]) - 1e-6
-    unvalidated = [{**stage, "validate": False} for stage in stages]
+    unvalidated = [{**stage, "validate_every": 0} for stage in stages]
     once = trained(uhd(recipe_values, unvalidated, validation=validation), "once")
     assert once.logged("mixture") == run.logged("mixture")
     assert len(once.logged("MRR@10")) == 1

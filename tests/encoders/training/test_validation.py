@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from itertools import product
@@ -13,11 +14,14 @@ import pytest
 import scipy.sparse
 import torch
 
-from encoders.encoding import load_checkpoint, new_model
-from encoders.models import Mixture
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import load_checkpoint, new_model
+from encoders.models import SIDES
+from encoders.models.architecture import Mixture
 from encoders.training import Recipe, validation
 from encoders.training.session import Session, apply_learned_settings, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores, search
+from learned_sparse.core.encoder import encode_texts
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
@@ -162,3 +166,22 @@ def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
         torch.testing.assert_close(tower.decoder_bias.detach(), expected_bias)
     with pytest.raises(LearnedSparseError, match="no tower of this model has output biases"):
         Session(tiny_recipe(architecture="unicoil", idf_bias=0.5), "cpu").add_idf_bias(DOCUMENTS)
+
+
+def test_validation_reports_terms_and_flops_beside_mrr(
+    tiny_recipe: Callable[..., Recipe], trained: Callable[..., Any], tiny_collection: Path
+) -> None:
+    """The numbers of the log equal those of the vectors that the checkpoint gives."""
+    validation = {"collection": str(tiny_collection), "every": 4, "queries": None}
+    run = trained(tiny_recipe({"steps": 4}, validation=validation))
+    (line,) = [line for line in run.log() if "MRR@10" in line]
+    sides, files = {}, {"query": "queries.jsonl", "document": "corpus.jsonl"}
+    for side in SIDES:
+        texts = [json.loads(text)["text"] for text in (tiny_collection / files[side]).read_text().splitlines()]
+        texts = texts[30:] if side == "query" else texts  # the queries of dev
+        batch = encode_texts(load_encoder(str(run.folder), side, device="cpu", dtype="fp32"), texts)
+        sides[side] = (batch.to_scipy().toarray() > 0).mean(axis=0)
+    assert line["terms per query"] == pytest.approx(sides["query"].sum(), abs=1e-3)
+    assert line["terms per document"] == pytest.approx(sides["document"].sum(), abs=1e-3)
+    assert line["FLOPS"] == pytest.approx(sides["query"] @ sides["document"], abs=1e-3)
+    assert line["MRR@10"] <= line["nDCG@10"] <= 1  # each query has one relevant document

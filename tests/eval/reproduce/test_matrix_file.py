@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from encoders.checkpoints import FORMAT, CheckpointNotes, write_notes
+from encoders.checkpoints.notes import FORMAT, CheckpointNotes, write_notes
 from encoders.training import load_recipe, to_mapping
 from eval.reproduce import matrix_file
 from eval.reproduce.matrix import Column, RecipeRow, Training, columns_of_average, seeds_of, slug

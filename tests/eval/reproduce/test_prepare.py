@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.encoding import load_encoder
+from encoders.encoding.loading import load_encoder
 from eval.reproduce.prepare import main, sampled
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import predicted_queries

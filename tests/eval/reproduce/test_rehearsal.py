@@ -174,7 +174,7 @@ def test_a_cut_recipe_keeps_what_it_computes(name: str, tmp_path: Path, monkeypa
     for key in ("architecture", "max_length", "precision"):
         assert small[key] == whole[key]
     for before, after in zip(whole["stages"], small["stages"], strict=True):
-        for key in ("objective", "component", "joint", "optimizer", "settings"):
+        for key in ("objective", "component", "optimizer", "settings"):
             assert after[key] == before[key]
         assert {**after["rank"], "negatives_from": before["rank"]["negatives_from"]} == before["rank"]
         assert {key for key in before if before[key] is None} == {key for key in after if after[key] is None}

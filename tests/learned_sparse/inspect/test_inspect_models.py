@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.lucene.searchers import search_impacts

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode

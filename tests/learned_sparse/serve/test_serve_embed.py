@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from encoders.encoding import new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.encoder import Side, encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.serve import embed

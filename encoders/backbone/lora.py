@@ -1,0 +1,52 @@
+"""Low-rank adapters (LoRA, Hu et al. 2022) by the package peft: they alone are trained, and merged when saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from learned_sparse.core.errors import LearnedSparseError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lora:
+    """Defaults are those of peft for every linear layer of a network."""
+
+    rank: int = 8
+    alpha: float = 8
+    """The product of the two low-rank matrices is multiplied by ``alpha / rank``."""
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None
+    """Names of linear layers, such as ``q_proj``; ``None``: all but the decoder."""
+
+
+def add_lora(model: Any, lora: Lora) -> None:
+    """Put adapters beside linear layers of ``model``, in place; they change no result before training."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise LearnedSparseError("lora needs the package peft: pip install 'learned-sparse[lora]'") from error
+    from torch import nn
+
+    decoder = model.get_output_embeddings()
+    names = {name for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not decoder}
+    if lora.targets is not None:
+        names = {name for name in names if name.rpartition(".")[2] in lora.targets}
+    if not names:
+        raise LearnedSparseError(f"lora: {model.config.model_type} has no linear layers {list(lora.targets or ())}")
+    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=sorted(names))
+    inject_adapter_in_model(config, model)
+
+
+def merged_weights(model: Any) -> dict[str, Tensor] | None:
+    """The weights of ``model`` by the names of its class, with its adapters added; None without adapters."""
+    if not any(".lora_" in name for name, _ in model.named_parameters()):
+        return None
+    weights = {name: weight for name, weight in model.state_dict().items() if ".lora_" not in name}
+    for name, module in model.named_modules():
+        if hasattr(module, "lora_A"):
+            weights[f"{name}.base_layer.weight"] = module.base_layer.weight + module.get_delta_weight("default")
+    return {name.replace(".base_layer.", "."): weight.detach() for name, weight in weights.items()}

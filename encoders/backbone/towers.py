@@ -1,0 +1,526 @@
+"""Towers, the parts of a model with weights: language models, hidden states with a small head, a table of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from safetensors.torch import load as from_safetensors
+from safetensors.torch import save as to_safetensors
+from torch import Tensor, nn
+
+from encoders.backbone.lora import Lora, add_lora, merged_weights
+from encoders.backbone.pretrained import (
+    OUTPUT_BIAS,
+    Attention,
+    check_finite,
+    in_length_groups,
+    is_causal,
+    keep_layers,
+    load_pretrained,
+    longest_input,
+    pretrained_config,
+    probe,
+    quiet,
+    read_tensors,
+    unsupported,
+)
+from encoders.checkpoints.notes import TABLE, UNICOIL_HEAD, read_table
+from encoders.head.screen import MIN_TERMS, Screen
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
+
+HEAD = "head.safetensors"
+_HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
+
+
+class Tower(nn.Module):
+    """A part of a model with weights of its own, stored in ``towers/NAME``.
+
+    Every tower has ``vocabulary_size`` and ``save``. The other members have defaults for a tower without layers and
+    without outputs over the vocabulary.
+    """
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids that the tower knows."""
+        raise NotImplementedError
+
+    def save(self, folder: Path) -> None:
+        """Write the weights into ``folder``, which may be missing."""
+        raise NotImplementedError
+
+    @property
+    def longest_input(self) -> int | None:
+        """Maximum number of tokens; None without a limit."""
+        return None
+
+    def new_parameters(self) -> list[nn.Parameter]:
+        """Parameters that no backbone contains; they may need a higher learning rate."""
+        return []
+
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """Parameters that training may change: all of them, or those of an adapter."""
+        return list(self.parameters())
+
+    def add_to_bias(self, values: Tensor) -> bool:  # noqa: ARG002
+        """Add ``values`` ``(vocabulary,)`` to the output bias; False without outputs over the vocabulary."""
+        return False
+
+    def recompute_layers(self) -> bool:
+        """Compute layers again in the backward pass instead of keeping their results; False without layers."""
+        return False
+
+    @property
+    def screened(self) -> bool | None:
+        """Whether terms are screened in int8; None until it is measured, or without such a head."""
+        return None
+
+    def compile_network(self) -> None:
+        """Compile the forward pass for batches of any size and run it once."""
+
+    def prepare_for_inference(self) -> None:
+        """Make the tower ready to encode on a CPU; it can no longer be trained or saved."""
+
+
+class TowerKind(Protocol):
+    """Loads towers of one kind from a checkpoint or creates them from a backbone; a class of towers may be one."""
+
+    def load(self, folder: Path) -> Tower:
+        """Read ``towers/NAME/`` of a checkpoint."""
+
+    def from_backbone(
+        self,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        num_hidden_layers: int | None = None,
+        output_bias: float = OUTPUT_BIAS,
+        attention: Attention | None = "bidirectional",
+        lora: Lora | None = None,
+    ) -> Tower:
+        """Create a tower from a folder, a Hub id or a published model; draws from torch's random generator.
+
+        ``num_hidden_layers`` keeps only the first layers. ``output_bias`` is that of an added masked-LM head.
+        ``attention`` is for decoder LMs only; ``None``: as the folder says. With ``lora``, the
+        network is frozen and low-rank adapters are trained.
+        """
+
+
+class NetworkTower(Tower):
+    """A tower with a Hugging Face network."""
+
+    model: Any
+
+    @property
+    def longest_input(self) -> int | None:
+        """Maximum number of tokens that the position embeddings allow; None without a limit."""
+        return longest_input(self.model)
+
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """All parameters; with LoRA those of the adapters and of the head."""
+        adapters: list[nn.Parameter] = [
+            parameter for name, parameter in self.model.named_parameters() if ".lora_" in name
+        ]
+        return [*adapters, *self.new_parameters()] if adapters else list(self.parameters())
+
+    def recompute_layers(self) -> bool:
+        """Raises for a network that cannot compute its layers again."""
+        options = {"use_reentrant": False}
+        try:
+            if hasattr(self.model, "activation_checkpointing_enable"):  # transformers 5.20
+                self.model.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
+            else:
+                self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+        except ValueError as error:
+            raise LearnedSparseError(
+                f"gradient_checkpointing: backbone type {self.model.config.model_type!r} cannot compute its layers "
+                "again; set gradient_checkpointing: false"
+            ) from error
+        return True
+
+    def compile_network(self) -> None:
+        """Compile the network."""
+        self.model.compile(dynamic=True)
+        ids = torch.ones(2, 8, dtype=torch.long, device=self.model.device)
+        with torch.inference_mode():
+            self(ids, torch.ones_like(ids))
+
+    def prepare_for_inference(self) -> None:
+        """Pack the weights of the network."""
+        from encoders.backbone.inference import prepare_network  # on CPUs only
+
+        prepare_network(self.model, next(self.parameters()).dtype)
+
+
+class LanguageModel(NetworkTower):
+    """A masked-LM or decoder LM of Hugging Face without its last matrix product.
+
+    ``tower(input_ids, attention_mask)`` gives the states ``(batch, tokens, hidden)`` that the output embedding (the
+    *decoder*) would read. ``decoder_weight`` ``(vocabulary, hidden)`` is the same tensor as the input embeddings if
+    the model ties the two.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Take the decoder out of ``model``, which is changed in place.
+
+        Raises unless the logits of ``model`` are what the decoder gives.
+        """
+        super().__init__()
+        decoder: Any = model.get_output_embeddings()
+        _check_decoder(model, decoder)
+        self.decoder: nn.Linear = decoder
+        self.screen: Screen | None = None
+        """Finds the terms that can have weight; set by ``prepare_for_inference``."""
+        self.has_added_bias = False
+        """Whether the output bias is one that transformers does not read, because its class has none."""
+        self.model = model
+        self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
+        model.set_submodule(self._decoder_name, nn.Identity())
+
+    @property
+    def decoder_weight(self) -> Tensor:
+        """``E`` of the papers, ``(vocabulary, hidden)``."""
+        return self.decoder.weight
+
+    @property
+    def decoder_bias(self) -> Tensor:
+        """``b`` of the papers, ``(vocabulary,)``; 0 for a decoder without bias."""
+        bias: Tensor | None = self.decoder.bias
+        return self.decoder.weight.new_zeros(self.decoder.out_features) if bias is None else bias
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of dimensions."""
+        return self.decoder.out_features
+
+    @property
+    def screened(self) -> bool | None:
+        """Whether ``screen`` is used; None until it is measured."""
+        return None if self.screen is None else self.screen.used
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
+        (states,) = in_length_groups(lambda ids, mask: (_logits(self.model, ids, mask),), input_ids, attention_mask)
+        return states
+
+    def add_to_bias(self, values: Tensor) -> bool:
+        """Add ``values`` ``(vocabulary,)`` to the output bias, which is created if the decoder has none."""
+        with torch.no_grad():
+            if self.decoder.bias is None:
+                self.decoder.bias, self.has_added_bias = nn.Parameter(self.decoder_bias), True
+            self.decoder.bias.add_(values.to(self.decoder.bias.device))
+        return True
+
+    def prepare_for_inference(self) -> None:
+        """Pack the weights of the network; the decoder gets a ``Screen``."""
+        if self.vocabulary_size >= MIN_TERMS:
+            self.screen = Screen(self.decoder_weight, self.decoder_bias)
+        super().prepare_for_inference()
+
+    def save(self, folder: Path) -> None:
+        """Write a normal Hugging Face folder: ``config.json`` and ``model.safetensors``."""
+        self.model.set_submodule(self._decoder_name, self.decoder)
+        try:
+            save_network(self.model, folder)
+        finally:
+            self.model.set_submodule(self._decoder_name, nn.Identity())
+
+    @classmethod
+    def load(cls, folder: str | Path, revision: str | None = None) -> LanguageModel:
+        """A tower from a folder or Hub id; a model without a trained head over the vocabulary is an error."""
+        directory, config = pretrained_config(folder, revision)
+        model, missing = load_pretrained(_auto_class(config), folder, directory, config)
+        if missing:
+            raise LearnedSparseError(
+                f"{folder}: not a trained masked-LM (no weights for {', '.join(sorted(missing)[:3])}); "
+                "train from it with encoders.train, which adds a head"
+            )
+        tower = cls(model)
+        if tower.decoder.bias is None:  # transformers does not load a bias that its class lacks
+            for bias in read_tensors(directory, f"{tower._decoder_name}.bias"):
+                tower.add_to_bias(bias)
+        return tower
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        num_hidden_layers: int | None = None,
+        output_bias: float = OUTPUT_BIAS,
+        attention: Attention | None = "bidirectional",
+        lora: Lora | None = None,
+    ) -> LanguageModel:
+        """See ``TowerKind``.
+
+        A backbone without masked-LM head gets one that starts as lexical matching: each hidden state scores the
+        vocabulary by the input embeddings. ``output_bias`` sets how many terms have a positive score.
+        """
+        folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
+        model, missing = load_pretrained(_auto_class(config), name, folder, config)
+        if missing and getattr(config, "classifier_bias", None) is False:  # ModernBERT's head has no bias to be offset
+            config.classifier_bias = True
+            model, missing = load_pretrained(_auto_class(config), name, folder, config)
+        if missing:
+            _initialise_head(model, missing, output_bias)
+        if lora is not None:
+            add_lora(model, lora)
+        return cls(model)
+
+
+def _auto_class(config: Any) -> Any:
+    return transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
+
+
+def _check_decoder(model: Any, decoder: Any) -> None:
+    """Raise unless the logits of ``model`` are what ``decoder`` gives, one for each token of the vocabulary."""
+    problem = "its output embedding is not a linear layer with one output per token of the vocabulary"
+    if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
+        raise unsupported(model, problem)
+    outputs: list[Tensor] = []
+
+    def forward(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits = model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
+        outputs.append(logits)
+        return _logits(model, input_ids, attention_mask)
+
+    hook = decoder.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    try:
+        probe(model, forward)
+    finally:
+        hook.remove()
+    if len(outputs) < 2 or outputs[0].data_ptr() != outputs[1].data_ptr():
+        raise unsupported(model, problem)
+
+
+def _logits(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """Logits of a language model, or the states under its decoder if that is taken out."""
+    options: dict[str, Any] = {"use_cache": False} if is_causal(model.config) else {}
+    tokens = input_ids.shape[1]
+    if getattr(model.config, "echo_input", False):  # the positions leave out padding between the two copies
+        input_ids, attention_mask = input_ids.repeat(1, 2), attention_mask.repeat(1, 2)
+        options["position_ids"] = (attention_mask.cumsum(1) - 1).clamp(min=0)
+    logits: Tensor = model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **options).logits
+    return logits[:, -tokens:]
+
+
+def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> None:
+    """Initialise the parameters named ``missing``: identity transform, decoder = input embeddings."""
+    decoder, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
+    if not isinstance(decoder, nn.Linear) or decoder.weight.shape != embeddings.weight.shape:
+        raise LearnedSparseError(f"{type(model).__name__}: no masked-LM head can be added; use a BERT-like backbone")
+    absent = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
+    if absent:
+        raise LearnedSparseError(
+            f"{type(model).__name__}: no weights for {', '.join(absent[:3])}; copy or download the backbone again"
+        )
+    modules = [model.get_submodule(name) for name in sorted({name.rpartition(".")[0] for name in missing})]
+    if decoder.bias is None or any(isinstance(module, nn.Linear) and module.bias is None for module in modules):
+        raise LearnedSparseError(
+            f"{type(model).__name__}: no masked-LM head can be added, because its layers have no bias; use a backbone "
+            "that was trained with its head"
+        )
+    with torch.no_grad():
+        for module in modules:
+            if isinstance(module, nn.Linear) and module is not decoder:
+                nn.init.eye_(module.weight)
+                nn.init.constant_(module.bias, _HEAD_OFFSET)
+            elif isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+        decoder.weight.copy_(embeddings.weight)
+        decoder.bias.fill_(output_bias)
+
+
+class HiddenStates(NetworkTower):
+    """A Hugging Face network without pooler and vocabulary head, and a ``head`` that reads its states.
+
+    ``tower(input_ids, attention_mask)`` gives the states of ``layers``, each ``(batch, tokens, hidden)``: one tensor
+    for one layer, a tuple for several. Layers count from 1; 0 is the embeddings. The caller applies ``head``.
+    """
+
+    def __init__(self, model: Any, head: nn.Module, layers: Sequence[int]) -> None:
+        """Remove the pooler of ``model``, which is changed in place.
+
+        Raises for a model that does not give one state for each token.
+        """
+        super().__init__()
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None
+        self.model, self.head, self.layers = model, head, tuple(layers)
+        probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Rows of the input embeddings."""
+        size: int = self.model.get_input_embeddings().num_embeddings
+        return size
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """States of the one layer, or of each of ``layers`` in order; those of padding have no meaning."""
+        states = in_length_groups(self._states, input_ids, attention_mask)
+        return states[0] if len(states) == 1 else states
+
+    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        only_last = self.layers == (self.model.config.num_hidden_layers,)
+        options: dict[str, Any] = {"use_cache": False} if is_causal(self.model.config) else {}
+        output = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True,
+            **options,
+        )  # fmt: skip
+        return (output.last_hidden_state,) if only_last else tuple(output.hidden_states[layer] for layer in self.layers)
+
+    def new_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the head."""
+        return list(self.head.parameters())
+
+    def save(self, folder: Path) -> None:
+        """Write a normal Hugging Face folder, then the head: a folder without head is incomplete and is refused."""
+        (folder / HEAD).unlink(missing_ok=True)
+        save_network(self.model, folder)
+        _write(folder / HEAD, self.head.state_dict())
+
+
+class HiddenStatesKind(TowerKind):
+    """Towers whose heads are made by ``make_head(hidden size)`` and read ``layers`` (``None``: the last one).
+
+    Layers above the highest of ``layers`` are not loaded. A saved head may have parts that ``make_head`` does not
+    create, so that a checkpoint can be read with fewer layers than it was trained with.
+    """
+
+    def __init__(
+        self,
+        make_head: Callable[[int], nn.Module],
+        layers: Sequence[int] | None = None,
+        empty_head: Callable[[int], nn.Module] | None = None,
+    ) -> None:
+        """``empty_head`` makes the head without random weights, if these take time and are loaded afterwards."""
+        self._make_head, self._layers, self._empty_head = make_head, layers, empty_head or make_head
+
+    def load(self, folder: Path) -> HiddenStates:
+        """Read the network and its head."""
+        with torch.random.fork_rng(devices=[]):
+            tower = HiddenStatesKind(self._empty_head, self._layers).from_backbone(folder, attention=None)
+        _load_head(tower.head, folder)
+        return tower
+
+    def from_backbone(
+        self,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        num_hidden_layers: int | None = None,
+        output_bias: float = OUTPUT_BIAS,  # noqa: ARG002  (there are no outputs over the vocabulary)
+        attention: Attention | None = "bidirectional",
+        lora: Lora | None = None,
+    ) -> HiddenStates:
+        """See ``TowerKind``."""
+        folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
+        if getattr(config, "echo_input", False):
+            raise LearnedSparseError(f"{name}: attention: echo is for architectures with a vocabulary head")
+        chosen = [config.num_hidden_layers] if self._layers is None else self._layers
+        keep_layers(config, _highest(name, chosen, config.num_hidden_layers))
+        model, missing = load_pretrained(transformers.AutoModel, name, folder, config)
+        absent = sorted(key for key in missing if "pooler" not in key.split("."))
+        if absent:
+            raise LearnedSparseError(
+                f"{name}: no weights for {', '.join(absent[:3])}; copy or download the model again"
+            )
+        if lora is not None:
+            add_lora(model, lora)
+        return HiddenStates(model, self._make_head(config.hidden_size), chosen)
+
+
+def _highest(name: str | Path, layers: Sequence[int], available: int) -> int:
+    if not layers:
+        raise LearnedSparseError(f"{name}: no layers given; give layers from 0 to {available}")
+    for layer in layers:
+        if not 0 <= layer <= available:
+            raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
+    return max(layers)
+
+
+def _load_head(head: nn.Module, folder: Path) -> None:
+    try:
+        # Pyserini's uniCOIL keeps its head beside the encoder; a tower of ours does not
+        tensors = dict(read_tensors(folder, UNICOIL_HEAD, prefix=True))
+        content = tensors or from_safetensors((folder / HEAD).read_bytes())
+        absent = head.load_state_dict(content, strict=False).missing_keys
+    except FileNotFoundError:
+        raise LearnedSparseError(
+            f"{folder}: no {HEAD}, so it was not saved to the end; copy or train it again"
+        ) from None
+    except (SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise LearnedSparseError(f"{folder / HEAD}: not this model's head: {reason}") from error
+    if absent:
+        raise LearnedSparseError(f"{folder / HEAD}: no weights for {', '.join(absent[:3])}")
+    check_finite(content, folder / HEAD)
+
+
+class TermTable(Tower):
+    """Weights ``(vocabulary,)`` without a network, 1 at first. A weight below zero counts as 0."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.ones(size))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of terms."""
+        return len(self.weights)
+
+    def forward(self) -> Tensor:
+        """The weights, ``(vocabulary,)``, none below zero.
+
+        The gradient ignores the cut at zero, so that a weight can return from below.
+        """
+        return self.weights + (self.weights.relu() - self.weights).detach()
+
+    def new_parameters(self) -> list[nn.Parameter]:
+        """The weights."""
+        return [self.weights]
+
+    def save(self, folder: Path) -> None:
+        """Write the weights, which are read without torch."""
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / TABLE, {"weights": self().float()})
+
+    @classmethod
+    def load(cls, folder: Path) -> TermTable:
+        """The table in a checkpoint of this package or of another tool."""
+        weights = torch.tensor(read_table(folder))
+        table = cls(len(weights))
+        with torch.no_grad():
+            table.weights.copy_(weights)
+        return table
+
+    @classmethod
+    def from_backbone(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        num_hidden_layers: int | None = None,
+        output_bias: float = OUTPUT_BIAS,  # noqa: ARG003  (there is no network)
+        attention: Attention | None = "bidirectional",
+        lora: Lora | None = None,  # noqa: ARG003
+    ) -> TermTable:
+        """A table for the vocabulary of a backbone."""
+        return cls(pretrained_config(name, revision, num_hidden_layers, attention)[1].vocab_size)
+
+
+def save_network(model: Any, folder: Path) -> None:
+    """Write a normal Hugging Face folder; adapters are merged into its weights."""
+    with quiet():
+        model.save_pretrained(folder, state_dict=merged_weights(model))
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> None:
+    with atomic_write(path) as file:
+        file.write(to_safetensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))

@@ -1,0 +1,128 @@
+"""Backbones whose parts differ from BERT's: decoders without bias, heads without bias, decoder LMs, adapters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from encoders.backbone.lora import Lora
+from encoders.backbone.pretrained import Attention
+from encoders.backbone.towers import LanguageModel, TermTable
+from learned_sparse.core.errors import LearnedSparseError
+from tests.encoders.backbone.test_backbone_types import IDS, MASK, random_model
+
+DECODERS = {"qwen3": {"num_key_value_heads": 1, "head_dim": 8}, "llama": {"num_key_value_heads": 1}}
+
+
+def states(tower: LanguageModel, ids: torch.Tensor = IDS, mask: torch.Tensor = MASK) -> torch.Tensor:
+    with torch.no_grad():
+        result: torch.Tensor = tower.eval()(ids, mask)
+    return result[mask.bool()]
+
+
+@pytest.fixture(params=DECODERS)
+def decoder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A tiny decoder LM."""
+    sizes: dict[str, Any] = {
+        "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+        "max_position_embeddings": 32, **DECODERS[request.param],
+    }  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(transformers.CONFIG_MAPPING[request.param](**sizes))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path / "decoder")
+    return tmp_path / "decoder"
+
+
+def test_a_bias_added_to_a_decoder_without_bias_is_saved(tmp_path: Path) -> None:
+    random_model("eurobert").save_pretrained(tmp_path / "plain")
+    tower = LanguageModel.load(tmp_path / "plain")
+    assert tower.decoder.bias is None
+    biases = torch.linspace(-1, 1, tower.vocabulary_size)
+    assert tower.add_to_bias(biases)
+    tower.save(tmp_path / "saved")
+    loaded = LanguageModel.load(tmp_path / "saved")
+    assert torch.equal(loaded.decoder_bias, biases)
+    assert isinstance(loaded.decoder.bias, torch.nn.Parameter)
+
+
+def test_a_modernbert_without_head_gets_one_that_matches_words(tmp_path: Path) -> None:
+    body = random_model("modernbert", transformers.AutoModel)
+    body.save_pretrained(tmp_path / "plain")
+    tower = LanguageModel.from_backbone(tmp_path / "plain", output_bias=-2.5)
+    with torch.no_grad():
+        hidden = body(input_ids=IDS, attention_mask=MASK).last_hidden_state[MASK.bool()]
+    centred = hidden - hidden.mean(-1, keepdim=True)
+    assert torch.cosine_similarity(states(tower), centred, dim=-1).min() > 0.9
+    assert tower.decoder_bias.eq(-2.5).all()
+    tower.save(tmp_path / "saved")
+    assert torch.equal(states(LanguageModel.load(tmp_path / "saved")), states(tower))
+
+
+def test_a_weight_of_a_term_returns_from_below_zero() -> None:
+    table = TermTable(2)
+    optimizer = torch.optim.SGD(table.parameters(), lr=1.0)
+    with torch.no_grad():
+        table.weights.copy_(torch.tensor([-0.5, 0.5]))
+    assert table().tolist() == [0.0, 0.5]
+    (-table().sum()).backward()
+    optimizer.step()
+    assert table().tolist() == [0.5, 1.5]
+    assert not table.recompute_layers()
+
+
+@pytest.mark.parametrize("attention", ["bidirectional", "echo"])
+def test_every_token_of_a_decoder_lm_sees_the_whole_text(decoder: Path, attention: Attention, tmp_path: Path) -> None:
+    tower = LanguageModel.from_backbone(decoder, attention=attention)
+    changed = IDS.clone()
+    changed[0, 4] = 30
+    assert not torch.allclose(states(tower, changed)[0], states(tower)[0])
+    text = IDS[1:, :3]  # alone, and padded beside a longer text
+    torch.testing.assert_close(states(tower, text, torch.ones_like(text)), states(tower)[5:], rtol=1e-4, atol=1e-4)
+    assert tower.longest_input == (32 if attention == "bidirectional" else 16)
+    tower.save(tmp_path / "saved")
+    loaded = LanguageModel.load(tmp_path / "saved")
+    assert torch.equal(states(loaded), states(tower))
+    loaded.prepare_for_inference()
+    torch.testing.assert_close(states(loaded), states(tower), rtol=1e-4, atol=1e-4)
+
+
+def test_a_causal_decoder_lm_equals_transformers(decoder: Path) -> None:
+    tower = LanguageModel.from_backbone(decoder, attention="causal")
+    with torch.no_grad():
+        expected = transformers.AutoModelForCausalLM.from_pretrained(decoder)(input_ids=IDS, attention_mask=MASK).logits
+    logits = states(tower) @ tower.decoder_weight.T + tower.decoder_bias
+    torch.testing.assert_close(logits, expected[MASK.bool()], rtol=1e-4, atol=1e-4)
+    with pytest.raises(LearnedSparseError, match="no encoder yet"):
+        LanguageModel.load(decoder)
+
+
+def test_layers_are_computed_again_in_the_backward_pass(decoder: Path) -> None:
+    tower = LanguageModel.from_backbone(decoder).train()
+    assert tower.recompute_layers()
+    calls: list[Any] = []
+    tower.model.model.layers[0].self_attn.register_forward_hook(lambda *call: calls.append(call))
+    tower(IDS, MASK).sum().backward()
+    assert len(calls) == 2
+
+
+def test_adapters_are_trained_and_merged_when_saved(decoder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    tower = LanguageModel.from_backbone(decoder, lora=Lora(rank=2, alpha=4))
+    before = states(tower)
+    assert torch.equal(before, states(LanguageModel.from_backbone(decoder)))
+    trained = tower.trainable_parameters()
+    assert 0 < len(trained) < len(list(tower.parameters()))
+    with torch.no_grad():
+        for parameter in trained:
+            parameter.add_(0.1)
+    tower.save(tmp_path / "saved")
+    assert not torch.allclose(states(tower), before)
+    loaded = LanguageModel.load(tmp_path / "saved")
+    torch.testing.assert_close(states(loaded), states(tower), rtol=1e-4, atol=1e-4)
+    assert not any("lora" in name for name, _ in loaded.named_parameters())
