@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.backbone.towers import Tower
+from encoders.backbone.towers import LanguageModel
 from encoders.encoding.model import LoadedModel
 from encoders.models import architecture_named
 from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
@@ -37,7 +37,7 @@ class MaskedLMObjective(Objective):
     def __init__(self, stage: Stage, model: LoadedModel, weighers: TermWeighers) -> None:
         family, tokenizer = architecture_named(model.architecture), model.tokenizer
         names = family.tower_names(model.settings)
-        self._towers = {name: model.towers[name] for name in names if isinstance(model.towers[name], Tower)}
+        self._towers = {name: model.towers[name] for name in names if isinstance(model.towers[name], LanguageModel)}
         self.towers = tuple(self._towers)
         if not self._towers or tokenizer.mask_token_id is None:
             missing = "tower with a masked-LM head" if not self._towers else "[MASK] in its vocabulary"

@@ -13,7 +13,7 @@ import torch
 
 from encoders.backbone.device import DTYPES
 from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import Tower
+from encoders.backbone.towers import LanguageModel
 from encoders.head.screen import Screen
 from encoders.head.vocabulary_head import pool
 from learned_sparse.collections.documents import read_documents
@@ -63,7 +63,7 @@ def measure(name: str, number: int) -> dict[str, Any]:
 
 def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple[dict[str, list[float]], float, float]:
     """Seconds of each head for all ``texts`` in batches of similar length; mean terms and candidates of a text."""
-    tower, tokenizer = Tower.load(model).to(DTYPES[dtype]).eval(), load_tokenizer(model)
+    tower, tokenizer = LanguageModel.load(model).to(DTYPES[dtype]).eval(), load_tokenizer(model)
     ordered = sorted(texts, key=len)
     batches = []
     with torch.inference_mode():
@@ -99,7 +99,7 @@ def _equal_files(model: Path, corpus: Path, folder: Path, shape: Shape, dtype: s
     for used in (True, False):
         encoder: Any = load_encoder(str(model), dtype=dtype, max_length=shape.max_length, device="cpu")
         for module in encoder.weigher.modules():
-            if isinstance(module, Tower) and module.screen:
+            if isinstance(module, LanguageModel) and module.screen:
                 module.screen.used = used
         output = folder / str(used)
         write_vectors(output, read_documents(corpus), encoder, quantizer=Quantizer(SCALE))
