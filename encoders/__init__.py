@@ -22,7 +22,7 @@ __all__ = ["ARCHITECTURES", "default_checkpoint", "load", "resolve_checkpoint", 
 
 
 def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
-    """One side of a checkpoint (folder, name or Hub id); ``options`` as in ``encoders.encoding.load_encoder``.
+    """One side of a checkpoint (folder, name or Hub id); ``options`` as in ``encoders.encoding.loading.load_encoder``.
 
     A side that learns nothing (a bag of words) is loaded without torch and transformers.
     """

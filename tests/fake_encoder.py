@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import encoders.encoding
+import encoders.encoding.loading
 from learned_sparse.core.encoder import Encoder, Word
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
@@ -58,13 +58,13 @@ class WordEncoder(FakeEncoder):
 
 
 def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
-    """Replacement for ``encoders.encoding.load_encoder``."""
+    """Replacement for ``encoders.encoding.loading.load_encoder``."""
     return FakeEncoder(side, **settings)
 
 
 def install_loader(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder] = load_fake) -> None:
     """Make ``learned_sparse.core.load_encoder`` call the given function, without importing torch."""
-    monkeypatch.setitem(vars(encoders.encoding), "load_encoder", load_encoder)
+    monkeypatch.setitem(vars(encoders.encoding.loading), "load_encoder", load_encoder)
 
 
 if __name__ == "__main__":
@@ -72,5 +72,6 @@ if __name__ == "__main__":
     from learned_sparse.encode.__main__ import main
 
     pause = float(os.environ.get("FAKE_PAUSE", "0"))
-    vars(encoders.encoding)["load_encoder"] = lambda _, side, **settings: FakeEncoder(side, pause=pause, **settings)
+    module = vars(encoders.encoding.loading)
+    module["load_encoder"] = lambda _, side, **settings: FakeEncoder(side, pause=pause, **settings)
     run_main(main)

@@ -96,7 +96,7 @@ MISTAKES = [
         ["owner/model: no such folder", "HF_HUB_OFFLINE", "check the name and the network, or name a folder"],
     ),
     (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{dense}}", ["not a trained masked-LM", "encoders.train"]),
-    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{pickles}}", ["only pytorch_model.bin", "safetensors"]),
+    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{pickles}}", ["a pickle of tensors alone", "safetensors"]),
     (
         "learned_sparse.encode --model spalde --input {toy}/corpus.jsonl --output {output}",
         ["no model 'spalde' in", "did you mean 'splade'?"],

@@ -108,7 +108,7 @@ CONTENDERS = {
     ),
     "boolean-queries": _bag_of_words("binary", "weight 1"),
     "idf-queries": _bag_of_words("idf", "IDF"),
-    "learned-queries": _bag_of_words("learned", "learned", head_learning_rate=1e-3),
+    "learned-queries": _bag_of_words("learned", "learned", learning_rates={"head": 1e-3}),
 }
 GROUPS = tuple(dict.fromkeys(CONTENDERS[name].group for name in (DISTILLED, *CONTENDERS)))
 _locks: dict[str, threading.Lock] = {}

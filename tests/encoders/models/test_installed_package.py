@@ -90,7 +90,7 @@ data: [{{collection: {collection}, run: {collection}/train.run}}]
 precision: fp32
 gradient_checkpointing: true
 idf_bias: 0.5
-stages: [{{name: ranking, steps: 3, batch_size: 8, learning_rate: 1.0e-3, head_learning_rate: 0.1}}]
+stages: [{{name: ranking, steps: 3, batch_size: 8, learning_rate: 1.0e-3, learning_rates: {{head: 0.1}}}}]
 """
 
 
