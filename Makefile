@@ -13,8 +13,6 @@ WORKERS ?= 2
 # The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
 numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 
-# A test that takes all kinds of rows in `make test-faults`, and two of them in CI.
-by_hand := tests/eval/reproduce/test_reproduce.py::test_the_displayed_commands_of_every_other_kind_of_row
 
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
@@ -63,7 +61,7 @@ test-gpu: $(ready)
 	$(bin)/python -m pytest -m gpu
 
 test-faults: $(ready)
-	RELIABILITY=full $(bin)/python -m pytest tests/reliability $(by_hand) -m 'not published' --numprocesses $(WORKERS) \
+	RELIABILITY=full $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) \
 	  --dist worksteal --junitxml .reliability.xml -o junit_family=xunit1
 	$(bin)/python -m tests.reliability.report .reliability.xml
 

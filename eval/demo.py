@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.plan import CellPlan, Plan, make_plan
+from eval.reproduce.runner import Runner, in_this_process, only_one
 from eval.stats import comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, read_json, run_file
 from learned_sparse.core.settings import CommandParser
-
-if TYPE_CHECKING:
-    from eval.reproduce import CellPlan, Plan, Runner, Step
 
 MATRIX = "demo"
 READY = ("BM25", "splade-tiny", "hybrid")
@@ -23,11 +23,6 @@ READY = ("BM25", "splade-tiny", "hybrid")
 MODELS = ("sparterm", "splade", "spade", "uhd")
 """Rows that are trained."""
 COLLECTION, SPLIT = "pydoc", "test"
-SECONDS = {
-    "train sparterm": 39, "train splade": 31, "train spade": 25, "train uhd": 27, "encode queries": 1, "encode": 10,
-    "index": 2, "search": 2, "evaluate": 2, "costs": 3,
-}  # fmt: skip
-"""Expected times of steps by the beginning of their titles, for the time left."""
 _COLUMNS = (
     Column("model"),
     Column("MRR@10", best="highest"),
@@ -72,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _measure(rows: Sequence[str], *, show: bool) -> None:
     """Run the steps of ``rows`` that are not done, and print their table."""
-    plan = _plan(rows)
+    plan = make_plan(load_matrix(MATRIX), MATRIX, rows=rows)
     _run(plan, show=show)
     sizes = read_json(str(plan.cells[0].costs))
     collection = f"{sizes['documents']:,} docstrings of this Python, {sizes['queries']:,} test queries"
@@ -87,73 +82,15 @@ def _measure(rows: Sequence[str], *, show: bool) -> None:
     print()
 
 
-def _plan(rows: Sequence[str]) -> Plan:
-    from eval.reproduce import load_matrix, make_plan
-
-    return make_plan(load_matrix(MATRIX), MATRIX, rows=rows)
-
-
 def _run(plan: Plan, *, show: bool) -> None:
     """Run all steps in this process, which imports torch once; raise the first error."""
-    from eval.reproduce import Runner, in_this_process, only_one
-
+    for package in ("learned_sparse", "encoders"):  # of the commands, only warnings
+        logging.getLogger(package).setLevel(logging.NOTSET if show else logging.WARNING)
     with only_one():
-        if show:
-            runner = Runner(plan.steps, in_this_process)
-            runner.run()
-        else:
-            lines = _Lines(in_this_process, len(plan.steps))
-            runner = Runner(plan.steps, lines)
-            with _only_warnings():
-                lines.runner = runner
-                runner.run()
+        runner = Runner(plan.steps, functools.partial(in_this_process, display=show))
+        runner.run()
     for error in runner.failed.values():
         raise LearnedSparseError(error)
-
-
-class _Lines:
-    """Runs steps with one line for each: its time, and about how long the others take. Their output is in logs."""
-
-    def __init__(self, execute: Callable[[Step], str | None], total: int) -> None:
-        self._execute, self._total = execute, total
-        self._seconds = self._expected = 30.0  # so that the first steps, of seconds, decide little
-        self.runner: Runner | None = None
-
-    def __call__(self, step: Step) -> str | None:
-        from eval.reproduce import log_of
-
-        log, started = log_of(step), time.monotonic()
-        log.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with log.open("a", encoding="utf-8", newline="\n") as file, contextlib.redirect_stdout(file):
-                error = self._execute(step)
-        except LearnedSparseError as problem:
-            raise LearnedSparseError(f"{step.command}: {problem} (its output is in {log})") from problem
-        seconds = time.monotonic() - started
-        self._seconds, self._expected = self._seconds + seconds, self._expected + _expected(step)
-        todo = self.runner.todo if self.runner else []
-        left = sum(map(_expected, todo)) * self._seconds / self._expected
-        done = f"[{self._total - len(todo)}/{self._total}]"
-        print(f"{done} {step.title}: {seconds:.0f} s" + (f", about {left:.0f} s left" if todo else ""), flush=True)
-        return error
-
-
-def _expected(step: Step) -> float:
-    return next(seconds for title, seconds in SECONDS.items() if step.title.startswith(title))
-
-
-@contextlib.contextmanager
-def _only_warnings() -> Iterator[None]:
-    """Messages of the steps below a warning are left out."""
-    loggers = [logging.getLogger(name) for name in ("learned_sparse", "encoders", "eval")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
 
 
 def _row(cell: CellPlan) -> list[Cell]:

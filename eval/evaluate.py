@@ -11,16 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.measures import Measure, Qrels, Run, Scores, evaluate, parse_measure
+from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
 from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
-from learned_sparse.collections.collection import registered_qrels
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, index_folder, run_file
 from learned_sparse.core.settings import CommandParser
-from learned_sparse.index.note import INDEX_MANIFEST
 
 Compared = Mapping[str, Mapping[str, Comparison]]
 """Run → measure → its comparison with the baseline."""
@@ -50,39 +48,46 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, files)}")
     runs = {name: read_run(path) for name, path in files.items()}
     remove_query = options.remove_query or bool(judged and judged.remove_query)
-    content: dict[str, Any] = {
-        "collection": judged and judged.collection.name,
-        "split": judged.split if judged else options.split,
-        "remove_query": remove_query,
-    }
-    tables = []
+    parts = []
     for name, queries in _classes(options, judged, qrels).items():
-        results = _measured(runs, {query: qrels[query] for query in queries}, measures, remove_query=remove_query)
+        of_class = {query: qrels[query] for query in queries}
+        results = {
+            run: evaluate(hits, of_class, measures, remove_query=remove_query) for run, hits in runs.items() if of_class
+        }
+        compared: Compared = {}
+        if len(results) > 1 and not options.no_compare:
+            compared = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
         if name is None:
             for run, scores in results.items():
                 _warn(files[run], scores)
-        per_query = {run: [scores.per_query] for run, scores in results.items()}
-        compared = {} if options.no_compare or not results else comparisons(per_query, baseline)
-        tables.append(_as_text(name, len(queries), results, compared, baseline, markdown=options.markdown))
-        of_class = {
-            "runs": [_run_as_json(run, files[run], scores, options.per_query) for run, scores in results.items()],
-            "comparisons": _compared_as_json(compared, baseline),
+        parts.append(_Part(name, queries, results, compared))
+    if options.output or options.json:
+        where = {
+            "collection": judged and judged.collection.name,
+            "split": judged.split if judged else options.split,
+            "remove_query": remove_query,
         }
-        if name is None:
-            content |= of_class
+        text = json.dumps(where | _as_json(parts, files, baseline, options.per_query), indent=2, ensure_ascii=False)
+        if options.output:
+            with atomic_write(options.output) as file:
+                file.write(f"{text}\n".encode())
         else:
-            content.setdefault("classes", []).append({"name": name, "queries": list(queries), **of_class})
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    if options.output:
-        with atomic_write(options.output) as file:
-            file.write(f"{text}\n".encode())
-        if not options.json:
-            print(f"written: {options.output}")
-    elif options.json:
-        print(text)
+            print(text)
     if not options.json:
-        print("\n\n".join(tables))
+        if options.output:
+            print(f"written: {options.output}")
+        print("\n\n".join(_as_text(part, baseline, markdown=options.markdown) for part in parts))
     return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Scores of all queries (``name`` None), or of a class of ``--overlap``."""
+
+    name: str | None
+    queries: Sequence[str]
+    results: Mapping[str, Scores]
+    compared: Compared
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,7 +131,11 @@ def _load_task(options: argparse.Namespace) -> tuple[Judged | None, Qrels, Seque
 def _load_qrels(name: str) -> Qrels:
     path = Path(name)
     looks_like_a_file = len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
-    return read_qrels(path) if path.exists() or looks_like_a_file else registered_qrels(name)
+    if path.exists() or looks_like_a_file:
+        return read_qrels(path)
+    from learned_sparse.collections.collection import registered_qrels
+
+    return registered_qrels(name)
 
 
 def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
@@ -136,6 +145,8 @@ def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
+    from learned_sparse.index.note import INDEX_MANIFEST
+
     for name, run in runs.items():
         index = index_folder(judged.collection.name, name)
         note = index / INDEX_MANIFEST
@@ -152,12 +163,6 @@ def _classes(options: argparse.Namespace, judged: Judged | None, qrels: Qrels) -
     return queries
 
 
-def _measured(
-    runs: Mapping[str, Run], qrels: Qrels, measures: Sequence[str], *, remove_query: bool
-) -> dict[str, Scores]:
-    return {name: evaluate(run, qrels, measures, remove_query=remove_query) for name, run in runs.items() if qrels}
-
-
 def _warn(file: Path, scores: Scores) -> None:
     for queries, message in (
         (scores.missing, "judged queries without a hit, scored zero"),
@@ -165,45 +170,44 @@ def _warn(file: Path, scores: Scores) -> None:
     ):
         if queries:
             _logger.warning("%s: %d %s (for instance %r)", file, len(queries), message, queries[0])
-    hits = scores.max_hits
-    deeper = [measure for measure in map(parse_measure, scores.mean) if (measure.cutoff or 0) > hits]
-    if hits and deeper:
-        effects = ", ".join(_effect_of_few_hits(measure, hits) for measure in deeper)
-        _logger.warning("%s: at most %d hits a query; %s", file, hits, effects)
+    if deeper := [text for text in scores.mean if 0 < scores.max_hits < (parse_measure(text).cutoff or 0)]:
+        _logger.warning("%s: at most %d hits a query; less deep than %s", file, scores.max_hits, ", ".join(deeper))
 
 
-def _effect_of_few_hits(measure: Measure, hits: int) -> str:
-    """What a measure is if no query has more than ``hits`` hits, which are fewer than its cut-off."""
-    if measure.name.startswith(("P.", "ndcg_cut.")):  # these divide by the cut-off or by the ideal ranks up to it
-        return f"{measure.text} finds nothing after rank {hits}"
-    return f"{measure.text} is {measure.text.removesuffix(str(measure.cutoff))}{hits}"
-
-
-def _as_text(
-    name: str | None, queries: int, results: Mapping[str, Scores], compared: Compared, baseline: str, *, markdown: bool
-) -> str:
+def _as_text(part: _Part, baseline: str, *, markdown: bool) -> str:
     """A heading for a class, one row per run, and one line for each run and measure that is compared."""
-    parts = [] if name is None else [f"{'### ' if markdown else ''}{name} ({queries:,} queries)"]
-    if results:
-        measures = next(iter(results.values())).mean
+    heading = f"{'### ' if markdown else ''}{part.name} ({len(part.queries):,} queries)"
+    texts = [] if part.name is None else [heading]
+    if part.results:
+        measures = next(iter(part.results.values())).mean
         columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
-        rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
-        parts.append(format_table(columns, rows, markdown=markdown))
-    if compared:
-        holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
+        rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in part.results.items()]
+        texts.append(format_table(columns, rows, markdown=markdown))
+    if part.compared:
+        holm = f", corrected for {len(part.compared)} runs (Holm)" if len(part.compared) > 1 else ""
         lines = [
             ("- " if markdown else "") + format_comparison(run, baseline, measure, comparison)
-            for run, of_measure in compared.items()
+            for run, of_measure in part.compared.items()
             for measure, comparison in of_measure.items()
         ]
-        parts += [f"differences, 95 % intervals, p-values of the paired t-test{holm}:", "\n".join(lines)]
-    return "\n\n".join(parts)
+        texts += [f"differences, 95 % intervals, p-values of the paired t-test{holm}:", "\n".join(lines)]
+    return "\n\n".join(texts)
 
 
-def _run_as_json(name: str, file: Path, scores: Scores, per_query: bool) -> dict[str, Any]:
-    content = {"name": name, "run": str(file), "scores": dict(scores.mean)}
-    content |= {"missing": list(scores.missing), "unjudged": list(scores.unjudged)}
-    return content | ({"per_query": scores.per_query} if per_query else {})
+def _as_json(parts: Sequence[_Part], files: Mapping[str, Path], baseline: str, per_query: bool) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for part in parts:
+        runs = [
+            {"name": name, "run": str(files[name]), "scores": dict(scores.mean), "missing": list(scores.missing),
+             "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if per_query else {})}
+            for name, scores in part.results.items()
+        ]  # fmt: skip
+        of_part = {"runs": runs, "comparisons": _compared_as_json(part.compared, baseline)}
+        if part.name is None:
+            content |= of_part
+        else:
+            content.setdefault("classes", []).append({"name": part.name, "queries": list(part.queries), **of_part})
+    return content
 
 
 def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]:

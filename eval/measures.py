@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -167,24 +167,28 @@ def _hits(of_query: Sequence[tuple[str, float]] | Mapping[str, float], removed: 
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
-    """Write judgements as trec_eval reads them.
-
-    Negative grades are written as 0. No measure distinguishes the two, but trec_eval fails on a query whose grades are
-    all negative.
-    """
-    rows = ((query, document, max(grade, 0)) for query, grades in qrels.items() for document, grade in grades.items())
-    _write(path, (f"{query} 0 {_checked_id(document)} {grade}\n" for query, document, grade in rows))
-
-
-def _write_run(path: Path, run: Mapping[str, Hits]) -> None:
-    """Write a run with every digit of its scores (trec_eval ignores the ranks and breaks ties by document id)."""
-    rows = ((query, document, score) for query, hits in run.items() for document, score in hits)
-    _write(path, (f"{query} Q0 {_checked_id(document)} 0 {_finite(score)!r} -\n" for query, document, score in rows))
-
-
-def _write(path: Path, lines: Iterable[str]) -> None:
+    """Write judgements as trec_eval reads them."""
     with atomic_write(path) as file:
-        file.writelines(line.encode() for line in lines)
+        file.writelines(line.encode() for line in _qrels_lines(qrels))
+
+
+def _qrels_lines(qrels: Qrels) -> Iterator[str]:
+    """Lines of judgements, negative grades as 0.
+
+    No measure distinguishes the two, but trec_eval fails on a query whose grades are all negative.
+    """
+    for query, grades in qrels.items():
+        for document, grade in grades.items():
+            yield f"{query} 0 {_checked_id(document)} {max(grade, 0)}\n"
+
+
+def _run_lines(run: Mapping[str, Hits]) -> Iterator[str]:
+    """Lines of a run with every digit of its scores; trec_eval ignores the ranks and breaks ties by document id."""
+    for query, hits in run.items():
+        for document, score in hits:
+            if not math.isfinite(score):
+                raise LearnedSparseError(f"a run with the score {score} cannot be ranked; scores must be finite")
+            yield f"{query} Q0 {_checked_id(document)} 0 {float(score)!r} -\n"
 
 
 def _unjudged_hit(grades: Mapping[str, int]) -> Hits:
@@ -204,8 +208,8 @@ def _trec_eval_all(run: Mapping[str, Hits], qrels: Qrels, measures: Sequence[Mea
     printed: dict[tuple[tuple[str, ...], str], dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
         files = Path(folder, "qrels.txt"), Path(folder, "run.txt")
-        write_qrels(files[0], qrels)
-        _write_run(files[1], run)
+        for file, lines in zip(files, (_qrels_lines(qrels), _run_lines(run)), strict=True):
+            file.write_text("".join(lines), encoding="utf-8", newline="\n")
         for options in dict.fromkeys(measure.options for measure in measures):
             names = _join(measure.name for measure in measures if measure.options == options)
             words = [word for name in names for word in ("-m", name)]
@@ -231,9 +235,3 @@ def _checked_id(document: str) -> str:
     if _DOCUMENT_ID.fullmatch(document) is None:
         raise LearnedSparseError(f"document id {document!r} is empty or has white space, which no TREC file can hold")
     return document
-
-
-def _finite(score: float) -> float:
-    if not math.isfinite(score):
-        raise LearnedSparseError(f"a run with the score {score} cannot be ranked; scores must be finite")
-    return float(score)

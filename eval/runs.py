@@ -6,16 +6,17 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from encoders.checkpoints.hub import locate
-from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer
 from eval.measures import Qrels, parse_measure
-from learned_sparse.collections.collection import Collection, load_collection
-from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.collections.trec import Run, read_run
-from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
-from learned_sparse.core.records import Document
+
+if TYPE_CHECKING:
+    from learned_sparse.collections.collection import Collection
+    from learned_sparse.collections.documents import OnBadLine
+    from learned_sparse.core.encoder import Encoder
+    from learned_sparse.core.records import Document
 
 _BATCH = 10_000  # texts tokenised at a time
 CLASSES = ("Match <= 1", "Match > 1", "Match all")
@@ -87,6 +88,8 @@ def load_judged(options: argparse.Namespace) -> Judged:
 
 def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
     """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
+    from learned_sparse.collections.collection import load_collection
+
     on_bad_line: OnBadLine = getattr(options, "on_bad_line", None) or "error"
     collection = load_collection(options.collection, data=options.data, on_bad_line=on_bad_line)
     collection = replace(collection, expanded=getattr(options, "expanded", None))
@@ -143,6 +146,8 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
+    from encoders.checkpoints.tokenizer import read_tokenizer
+
     tokenizer = read_tokenizer(tokenizer_folder(name, revision))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -159,6 +164,9 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
 
 def tokenizer_folder(name: str, revision: str | None = None) -> Path:
     """Folder with the ``tokenizer.json`` of a folder, a Hub id or a published model such as ``minilm``."""
+    from encoders.checkpoints.hub import locate
+    from encoders.checkpoints.tokenizer import TOKENIZER
+
     return locate(name, revision, [TOKENIZER])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.costs import Sparsity, count_terms, sparsity_of
+from eval.costs import Sparsity, TermCounts, count_terms, sparsity_of
 from eval.measures import evaluate, parse_measure
 from eval.runs import add_collection_options, add_expanded_option, check_expanded, load_split
 from eval.tables import Cell, Column, format_table
@@ -21,7 +22,6 @@ from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Encoder, default_checkpoint, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
-from learned_sparse.core.records import Query
 from learned_sparse.core.settings import CommandParser, positive, read_yaml_text
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.manifest import versions
@@ -40,8 +40,6 @@ examples:
 """
 Changes = Mapping[str, Any]
 """Setting → value."""
-Impacts = Mapping[str, Mapping[str, int]]
-"""Query id → ``{term: impact}``."""
 _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
 
 
@@ -59,111 +57,77 @@ class Row:
 def main(argv: list[str] | None = None) -> int:
     """Measure every combination and print a table; write runs and JSON if asked for."""
     options = _parser().parse_args(argv)
-    settings = read_settings(options.set)
+    all_changes = combinations(read_settings(options.set))
     collection, split = load_split(options)
     measures = tuple(options.measures or collection.split(split).measures)
     for measure in measures:
         parse_measure(measure)
-    sweep = Sweep(
-        checkpoint=options.checkpoint or default_checkpoint(options.model),
-        collection=collection,
-        split=split,
-        measures=measures,
-        hits=options.hits,
-        runs=options.runs,
-        encoder_options={"device": options.device, "dtype": options.dtype, "batch_size": options.batch_size},
-    )
-    rows = sweep.run(combinations(settings))
+    checkpoint = options.checkpoint or default_checkpoint(options.model)
+    described, rows = sweep(
+        checkpoint, collection, split, all_changes, measures=measures, hits=options.hits, runs=options.runs,
+        device=options.device, dtype=options.dtype, batch_size=options.batch_size,
+    )  # fmt: skip
     print(sweep_table(rows, markdown=options.markdown))
     if options.output:
         facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
-        content = {**sweep.description(), **facts, "rows": [dataclasses.asdict(row) for row in rows]}
+        content = {"checkpoint": checkpoint, **described, **facts, "rows": [dataclasses.asdict(row) for row in rows]}
         write_json(options.output, content)
         print(f"written: {options.output}")
     return 0
 
 
-@dataclass(kw_only=True)
-class Sweep:
-    """A model, and the split of a collection on which it is measured."""
+def sweep(
+    checkpoint: str, collection: Collection, split: str, all_changes: Sequence[Changes], *, measures: Sequence[str],
+    hits: int, runs: Path | None = None, **encoder_options: Any,
+) -> tuple[dict[str, Any], list[Row]]:  # fmt: skip
+    """What determines the vectors besides the changed settings, and a row for each combination in the same order.
 
-    checkpoint: str
-    collection: Collection
-    split: str
-    measures: tuple[str, ...]
-    hits: int
-    """Documents per query."""
-    runs: Path | None = None
-    """Folder for the run of each combination."""
-    encoder_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of ``load_encoder``: ``device``, ``dtype``, ``batch_size``."""
-
-    def __post_init__(self) -> None:
-        self._document_encoder = self._load({})
-        check_expanded(self.collection, self._document_encoder)
-        if self._document_encoder.description.get("scoring", "impact") != "impact":
-            raise LearnedSparseError(f"{self.checkpoint}: scored by BM25; only models scored by impacts can be swept")
-
-    def description(self) -> dict[str, Any]:
-        """What determines the vectors besides the changed settings, as JSON values."""
-        description = self._document_encoder.description
-        return {"checkpoint": self.checkpoint, **{key: description.get(key) for key in _DESCRIBED}}
-
-    def run(self, all_changes: Sequence[Changes]) -> list[Row]:
-        """One row per combination, in the same order; one set of document vectors is in memory at a time."""
-        queries = self.collection.queries(self.split)
-        encoded = [self._encode_queries(changes, queries) for changes in all_changes]
-        groups: dict[str, list[int]] = {}
-        for number, changes in enumerate(all_changes):
-            groups.setdefault(repr(self._document_changes(changes)), []).append(number)
-        rows: dict[int, Row] = {}
-        for group in groups.values():
-            rows |= zip(group, self._measure([(all_changes[number], encoded[number]) for number in group]), strict=True)
-        return [rows[number] for number in range(len(all_changes))]
-
-    def _measure(self, group: Sequence[tuple[Changes, Impacts]]) -> list[Row]:
-        """Rows of combinations with equal document vectors, from their settings and encoded queries."""
-        encoder = self._load(self._document_changes(group[0][0]))
-        with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
-            total = self.collection.description.documents
-            with progress_bar(None, self.collection.name, "documents", total) as progress:
-                write_vectors(folder, self.collection.documents(), encoder, progress=progress.update)
-            searcher = ExactSearcher.load(folder)
-            documents = count_terms(vector for _, vector in read_vectors(folder))
-        settings = self._document_encoder.description.get("settings", {})
-        rows = []
-        split = self.collection.split(self.split)
-        for changes, queries in group:
-            run = searcher.search_batch(queries, self.hits)
-            self._write_run(changes, run)
-            scores = evaluate(run, self.collection.qrels(self.split), self.measures, remove_query=split.remove_query)
-            rows.append(
-                Row(
-                    settings=changes,
-                    stored=all(settings.get(key) == value for key, value in changes.items()),
-                    scores=scores.mean,
-                    sparsity=sparsity_of(documents, count_terms(queries.values())),
-                )
-            )
-        return rows
-
-    def _write_run(self, changes: Changes, run: Mapping[str, Sequence[tuple[str, float]]]) -> None:
-        if self.runs:
-            name = ",".join(f"{key}={format_value(value)}" for key, value in changes.items()).replace(" ", "-")
-            write_run(self.runs / f"{name}.txt", run, name)
-
-    def _encode_queries(self, changes: Changes, queries: Sequence[Query]) -> Impacts:
-        """Loading the encoder also checks the settings."""
-        encoder = QueryEncoder(self.checkpoint, settings=changes, **self.encoder_options)
+    Documents are encoded once for all combinations that differ only in settings of queries, and one set of their
+    vectors is in memory at a time. ``runs``: folder for the run of each combination, with ``hits`` documents a query.
+    """
+    load = functools.partial(load_encoder, checkpoint, "document", **encoder_options)
+    stored = load(settings={})
+    check_expanded(collection, stored)
+    if stored.description.get("scoring", "impact") != "impact":
+        raise LearnedSparseError(f"{checkpoint}: scored by BM25; only models scored by impacts can be swept")
+    queries, encoded = collection.queries(split), []
+    groups: dict[str, list[int]] = {}
+    for number, changes in enumerate(all_changes):
+        encoder = QueryEncoder(checkpoint, settings=changes, **encoder_options)  # checks the settings, too
         impacts = encoder.encode_batch([query.text for query in queries])
-        return {query.id: vector for query, vector in zip(queries, impacts, strict=True)}
+        encoded.append({query.id: vector for query, vector in zip(queries, impacts, strict=True)})
+        groups.setdefault(repr(_of_documents(changes, stored)), []).append(number)
+    qrels, remove_query = collection.qrels(split), collection.split(split).remove_query
+    settings, rows = stored.description.get("settings", {}), {}
+    for group in groups.values():
+        searcher, documents = _encode(collection, load(settings=_of_documents(all_changes[group[0]], stored)))
+        for number in group:
+            changes = all_changes[number]
+            run = searcher.search_batch(encoded[number], hits)
+            if runs:
+                name = ",".join(f"{key}={format_value(value)}" for key, value in changes.items()).replace(" ", "-")
+                write_run(runs / f"{name}.txt", run, name)
+            rows[number] = Row(
+                settings=changes,
+                stored=all(settings.get(key) == value for key, value in changes.items()),
+                scores=evaluate(run, qrels, measures, remove_query=remove_query).mean,
+                sparsity=sparsity_of(documents, count_terms(encoded[number].values())),
+            )
+        del searcher  # before the next set of vectors is read
+    described = {key: stored.description.get(key) for key in _DESCRIBED}
+    return described, [rows[number] for number in range(len(all_changes))]
 
-    def _document_changes(self, changes: Changes) -> dict[str, Any]:
-        query_only = self._document_encoder.query_only_settings
-        return {key: value for key, value in changes.items() if key not in query_only}
 
-    def _load(self, changes: Changes) -> Encoder:
-        return load_encoder(self.checkpoint, "document", settings=changes, **self.encoder_options)
+def _of_documents(changes: Changes, encoder: Encoder) -> dict[str, Any]:
+    return {key: value for key, value in changes.items() if key not in encoder.query_only_settings}
+
+
+def _encode(collection: Collection, encoder: Encoder) -> tuple[ExactSearcher, TermCounts]:
+    """A searcher in memory of all documents, and the counts of their terms."""
+    with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
+        with progress_bar(None, collection.name, "documents", collection.description.documents) as progress:
+            write_vectors(folder, collection.documents(), encoder, progress=progress.update)
+        return ExactSearcher.load(folder), count_terms(vector for _, vector in read_vectors(folder))
 
 
 def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:

@@ -17,9 +17,9 @@ from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.sources import load_source as load
 from encoders.training.validation import Validator
 from eval.dimensions import __main__ as dimensions
-from eval.reproduce import pooled
-from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.matrix import BM25Row, Column, Matrix
 from eval.reproduce.plan import make_plan
+from eval.reproduce.prepare import sampled
 from eval.runs import load_judged
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
@@ -134,9 +134,8 @@ def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> Non
     assert judged.documents({"d5"})["d5"].text == TEXTS[5]
     run = tmp_path / "run.txt"
     run.write_text("q0 Q0 d7 1 1.0 t\n", encoding="utf-8")
-    pool = load_collection(pooled(f"{name}/test", FILED, "test", run, 1))
-    assert sorted(pool.qrels("test")) == sorted(judged.qrels)
-    assert pool.name == f"{FILED}-test-pool-1"
+    sampled(f"{name}/test", "test", tmp_path / "pool", run=run, depth=1)
+    assert sorted(load_collection(tmp_path / "pool").qrels("test")) == sorted(judged.qrels)
 
 
 def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
@@ -144,10 +143,12 @@ def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
     columns = {
         part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
     }
-    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")}, plain_names=True)
+    matrix = Matrix(title="", columns=columns, rows={"BM25": BM25Row(bm25="text")}, plain_names=True)
     plan = make_plan(matrix, "m", None)
     assert [step.kind for step in plan.steps if step.kind == "index-bm25"] == ["index-bm25"]
-    assert plan.steps[0].command == f"python -m learned_sparse.index --bm25 --collection {name}"
+    assert plan.steps[0].command == (
+        f"python -m learned_sparse.index --bm25 --collection {name} --index {index_folder(FILED, 'bm25')}"
+    )
     assert {cell.run for cell in plan.cells} == {run_file(FILED, split, "bm25") for split in ("test", "dev-small")}
     searches = [step.command for step in plan.steps if step.kind == "search"]
     assert f"--collection {name}/dev/small --split dev-small" in searches[1]

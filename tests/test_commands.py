@@ -67,7 +67,7 @@ def test_an_unknown_option(command: str, monkeypatch: pytest.MonkeyPatch, capsys
         ("learned_sparse.index", "--model x --verify 0"),
         ("eval.reproduce", "--matrix demo --jobs 0"),
         ("eval.reproduce", "--matrix demo --threads -1"),
-        ("eval.reproduce.prepare", "pool --collection x --split y --run z --depth 0"),
+        ("eval.reproduce.prepare", "sample --collection x --split y --output z --depth 0"),
         ("eval.rerank", "--run x --collection y --model z --max-length 0"),
     ],
 )
@@ -139,7 +139,10 @@ READS = [
     ("eval.reproduce", "--matrix {input}"),
     ("eval.reproduce.prepare", "export --collection {input} --split test --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {collection} --expanded {input} --output {output}"),
-    ("eval.reproduce.prepare", "pool --collection {collection} --split test --run {input} --depth 1"),
+    (
+        "eval.reproduce.prepare",
+        "sample --collection {collection} --split test --run {input} --depth 1 --output {output}",
+    ),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {input} --output {output}"),
     ("eval.rerank", "--run {input} --collection {collection} --checkpoint {checkpoint}"),
     ("eval.rerank", "--run {run} --collection {collection} --checkpoint {input}"),

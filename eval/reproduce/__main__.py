@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import itertools
 import logging
-import re
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.errors import LearnedSparseError, resumes
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, resumes
 from learned_sparse.core.files import home, read_json
 from learned_sparse.core.locks import locked
 from learned_sparse.core.settings import CommandParser, positive
@@ -23,23 +21,26 @@ from learned_sparse.ray import Engine, Tasks, add_engine_options
 
 if TYPE_CHECKING:
     from eval.reproduce.leaderboard import Cells
+    from eval.reproduce.matrix import Matrix
     from eval.reproduce.plan import Plan
     from eval.reproduce.runner import Runner
 
 _logger = logging.getLogger(__name__)
-_PUBLISHED = (
-    "docT5query's of MS MARCO are the data sets castorini/msmarco_v1_passage_doc2query-t5_expansions and "
-    "castorini/msmarco_v1_doc_doc2query-t5_expansions of the Hugging Face Hub, to be unpacked (gunzip)"
+_EXPANSIONS = (
+    "predicted queries by document id: docT5query's of MS MARCO are the data sets "
+    "castorini/msmarco_v1_passage_doc2query-t5_expansions and castorini/msmarco_v1_doc_doc2query-t5_expansions of the "
+    "Hugging Face Hub, to be unpacked (gunzip)"
 )
+_FILES = "to be placed by hand: python -m learned_sparse.collections NAME says where a collection is from"
+_DOWNLOADS = "by ir_datasets or Pyserini at first use"
 MAX_WAITING_STEPS = 32
 """Steps that are given to a cluster at a time; Ray starts those that fit."""
 RESULTS = Path("results")
 """Folder of the results of each matrix, below the current folder."""
 EPILOG = """\
 Each step is a command of its own (training, encoding, indexing, searching, measuring). A step that was done with the
-same inputs and settings is skipped, a killed step is resumed, and a step whose settings have changed is run again.
-Existing results at their usual paths, as make demo leaves them, are checked and kept. The output of each step is in
-reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
+same inputs and settings is skipped, and a killed step is resumed. The output of each step is in reproduce/logs below
+the home folder. A step that fails leaves the cells that need it empty; the others continue.
 With --keep, cells that the results have from another home folder or machine are not run here.
 The exit status is 1 if one of the chosen cells failed or has other scores than the matrix expects, worse or better.
 
@@ -48,9 +49,7 @@ place of the named ones, random models of two layers, two steps a stage, one tra
 resumed. It says which steps ran or failed.
 
 --engine ray runs each step as a task of a Ray cluster whose nodes share the home folder. A step takes the processors of
-one worker (--workers), and its GPUs if it trains, encodes or re-ranks; --resources FILE says otherwise:
-  train: {cpus: 8, gpus: 1, memory_gb: 40}
-  index: {cpus: 4, memory_gb: 16}
+one worker (--workers), and its GPUs if it trains, encodes or re-ranks.
 
 examples:
   python -m eval.reproduce --matrix demo
@@ -73,21 +72,24 @@ def main(argv: list[str] | None = None) -> int:
     engine = Engine.from_options(options)
     if engine and (options.jobs or options.rehearse):
         raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
-    if options.resources and not engine:
-        raise LearnedSparseError("--resources belongs to --engine ray; give that too")
     from eval.reproduce.leaderboard import kept_cells
-    from eval.reproduce.matrix import load_matrix
+    from eval.reproduce.matrix_file import load_matrix
     from eval.reproduce.plan import make_plan
 
     data = options.data or (data_root() if options.rehearse else None)  # a rehearsal needs no data
     matrix, name = load_matrix(options.matrix, data), Path(options.matrix).stem
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
+    rows = _chosen_rows(matrix, options)
     if options.rehearse:
         from eval.reproduce.rehearsal import rehearse
 
-        return rehearse(matrix, name, rows=options.row, columns=options.column)
+        return rehearse(matrix, name, rows=rows, columns=options.column)
     data = options.data or data_root()
-    plan = make_plan(matrix, name, data, rows=options.row, columns=options.column, threads=options.threads)
+    plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
+    if options.check_data:
+        lines = list(data_lines(plan))
+        print(*lines, f"{sum(line.startswith('missing') for line in lines)} files are missing", sep="\n")
+        return int(any(line.startswith("missing") for line in lines))
     if options.display_commands:
         _print_commands(plan)
         return 0
@@ -106,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
     """Run the steps that are not done; returns whether one failed."""
-    from eval.reproduce.runner import OnCluster, OwnProcess, Runner, only_one, read_resources
+    from eval.reproduce.runner import OnCluster, OwnProcess, Runner, only_one
     from eval.reproduce.steps import other_versions
 
     with contextlib.ExitStack() as stack:
@@ -117,12 +119,11 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
         else:
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
             commands = stack.enter_context(Tasks(engine, variables=variables))
-            on_cluster = OnCluster(commands, read_resources(options.resources))
-            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, on_cluster, commands.stop, commands.stop)
+            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, OnCluster(commands), lambda _: commands.stop())
         _logger.info(_summary(plan, runner))
         if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
             _logger.warning(
-                "steps that are done stay, although they were done with other versions (%s); to do a step again, "
+                "steps that are done stay, although they were done with other code (%s); to do a step again, "
                 "remove its output below %s", "; ".join(lines), home(),
             )  # fmt: skip
         runner.run(jobs)
@@ -131,42 +132,56 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
 
 def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
     from eval.reproduce.runner import Runner
-    from eval.reproduce.steps import changes, marker_of
 
     for row, column in kept:
         print(f"kept        {row}, {column}: measured before")
     runner = Runner(plan.steps, lambda _: None)
     errors: set[str] = set()
     for step in plan.steps:
-        if step in runner.failed:
-            error = runner.failed[step]
-            if error not in errors:
-                errors.add(error)
-                print(f"impossible  {step.title}, and the steps that need it: {error}")
-        elif step not in runner.todo:
+        if step in runner.todo:
+            print(f"to do       {step.title}\n            {step.command}")
+        elif step not in runner.failed:
             print(f"done        {step.title}")
-        else:
-            marker = marker_of(step)
-            changed = marker and marker.key != step.key
-            reason = f" (again: {'; '.join(changes(marker, step)[:3])})" if marker and changed else ""
-            print(f"to do       {step.title}{reason}\n            {step.command}")
-    for file, cells in _missing_expansions(plan).items():
-        print(f"missing     {file}: predicted queries by document id, for {', '.join(cells)}; {_PUBLISHED}")
-    print(_summary(plan, runner))
+        elif (error := runner.failed[step]) not in errors:
+            errors.add(error)
+            print(f"impossible  {step.title}, and the steps that need it: {error}")
+    print(*(line for line in data_lines(plan) if line.startswith("missing")), _summary(plan, runner), sep="\n")
 
 
-def _missing_expansions(plan: Plan) -> dict[str, list[str]]:
-    """Files of predicted queries that do not exist, with the cells that need them."""
-    missing: dict[str, list[str]] = {}
-    made = {str(path) for step in plan.steps for path in step.writes}
+def data_lines(plan: Plan) -> Iterator[str]:
+    """A line for each file that is missing or is downloaded: where it belongs, what needs it, and its source."""
+    needed: dict[tuple[str, str], dict[str, None]] = {}
     for cell in plan.cells:
-        words = [word for step in cell.steps for word in ("", *step.arguments)]
-        files = {word for option, word in itertools.pairwise(words) if option == "--expanded"}
-        files |= {match[1] for word in words if (match := re.fullmatch(r"data\.\d+\.expanded=(.+)", word))}
-        for file in sorted(file for file in files - made if not Path(file).exists()):
-            cells = missing.setdefault(file, [])
-            cells += [name for name in [f"{cell.row} on {cell.column}"] if name not in cells]
-    return missing
+        for step in cell.steps:
+            words = " ".join(step.words)
+            lines = []
+            for path in (path for path in step.reads if not path.exists()):
+                expanded = f"--expanded {path}" in words or f".expanded={path}" in words
+                lines.append((f"missing     {path}", _EXPANSIONS if expanded else _FILES))
+            for part in step.facts.get("fetched", ()):
+                by_hand = not isinstance(part, str)
+                lines.append((f"missing     {part[0]}", _FILES) if by_hand else (f"download    {part}", _DOWNLOADS))
+            for line in lines:
+                needed.setdefault(line, {})[f"{cell.row} on {cell.column}"] = None
+    for (what, source), cells in needed.items():
+        yield f"{what}: for {', '.join(cells)}; {source}"
+
+
+def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
+    """The rows of ``--row``, ``--curve`` and ``--paper``: those of its claims, and those beside its published rows."""
+    rows: dict[str, None] = dict.fromkeys(options.row)
+    curves = {name: row.curve for name, row in matrix.rows.items() if row.curve}
+    papers = {name.rpartition(" [")[0]: row.source for name, row in matrix.rows.items() if row.kind == "published"}
+    sources = [(side, claim.source) for claim in matrix.claims for side in (claim.better, claim.worse)]
+    sources += [(name, source) for name, source in papers.items() if name in matrix.rows]
+    for option, word, known in (("curve", options.curve, list(curves.items())), ("paper", options.paper, sources)):
+        if word is None:
+            continue
+        found = [name for name, value in known if value == word or (option == "paper" and value.startswith(word))]
+        if not found:
+            raise LearnedSparseError(f"--{option} {word}: no row{did_you_mean(word, [value for _, value in known])}")
+        rows |= dict.fromkeys(name for name in found if matrix.rows[name].kind != "published")
+    return list(rows)
 
 
 def _summary(plan: Plan, runner: Runner) -> str:
@@ -178,11 +193,9 @@ def _summary(plan: Plan, runner: Runner) -> str:
 
 
 def _print_commands(plan: Plan) -> None:
-    from eval.reproduce.by_hand import commands_by_hand
-
     for cell in plan.cells:
         seed = "" if cell.seed is None else f", seed {cell.seed}"
-        print("\n".join([f"# {cell.row}, {cell.column}{seed}", *commands_by_hand(plan, cell), ""]))
+        print("\n".join([f"# {cell.row}, {cell.column}{seed}", *(step.command for step in cell.steps), ""]))
 
 
 def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str, kept: Cells) -> int:
@@ -247,6 +260,8 @@ def _parser() -> argparse.ArgumentParser:
     what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
     add("--row", metavar="ROW", help='only these rows, for instance "SpaDE *"', **several)  # type: ignore[arg-type]
+    add("--paper", metavar="SOURCE", help='only the rows of a paper or of a part of it, such as "SPLADE, Figure 1"')
+    add("--curve", metavar="NAME", help="only the rows of this curve")
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
     add_bad_line_option(add, default=None)
     add(
@@ -256,7 +271,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--drop", action="store_true", help="lose cells that the results have and this run would not measure or keep")
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
-    add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
+    add("--check-data", action="store_true", help="list the files that are missing, with their sources")
+    add("--display-commands", action="store_true", help="print the commands of each cell")
     add(
         "--rehearse",
         action="store_true",
@@ -264,12 +280,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--jobs", type=positive, metavar="N", help="steps at the same time on this machine (default 1)")
-    add(
-        "--resources",
-        type=Path,
-        metavar="FILE",
-        help="with --engine ray: needs of kinds of steps, as YAML (see below)",
-    )
     add_engine_options(parser)
     add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")
     return parser

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from eval.reproduce.matrix import Matrix, Row
-from eval.reproduce.prepare import OVERLAPS, pool_folder
+from eval.reproduce.matrix import Matrix, Sample
+from eval.reproduce.prepare import OVERLAPS
 from eval.reproduce.steps import Kind, Step, json_digest
 from learned_sparse.collections.catalogue import CATALOGUE
 from learned_sparse.collections.collection import Collection, load_collection, local_file
@@ -21,9 +23,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, home, index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.core.settings import read_yaml_text
 
-if TYPE_CHECKING:
-    from encoders.training import Recipe
-
+PREPARE = "eval.reproduce.prepare"
 MEAN_TOKENS = 77
 """Approximate number of tokens of a document that a model reads: of a passage of MS MARCO."""
 BM25 = "bm25"
@@ -83,7 +83,7 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
     """The split of a collection; steps download files that are not local."""
     loaded = load_collection(collection)
     described = loaded.split(split)
-    return replace(
+    return dataclasses.replace(
         only_documents(collection),
         split=split,
         measures=measures or tuple(described.measures),
@@ -135,8 +135,8 @@ class Weights:
     def reading(self, expansions: Path | Step) -> Weights:
         """The same weights used on texts that the file ``expansions``, or the output of that step, is a part of."""
         if isinstance(expansions, Step):
-            return replace(self, needs=(*self.needs, expansions))
-        return replace(self, reads=(*self.reads, expansions))
+            return dataclasses.replace(self, needs=(*self.needs, expansions))
+        return dataclasses.replace(self, reads=(*self.reads, expansions))
 
 
 @dataclass(kw_only=True)
@@ -160,208 +160,175 @@ class Builder:
         """``--on-bad-line`` of steps that read documents, unless it has its default."""
         return () if self.matrix.on_bad_line == "error" else ("--on-bad-line", self.matrix.on_bad_line)
 
-    def step(self, kind: Kind, title: str, module: str, words: Iterable[str | Path], **fields: Any) -> Step:
-        """Make a step, or return the equal step of the same name; another step of that name is an error."""
-        new = Step(kind=kind, title=title, module=module, arguments=tuple(map(str, words)), data=self.data, **fields)
-        old = self.made.setdefault(new.name, new)
+    def make(
+        self,
+        kind: Kind,
+        title: str,
+        module: str,
+        words: Iterable[str | Path],
+        stem: str,
+        at: Callable[[str], Path],
+        *,
+        output: str | None = "--output",
+        unkeyed: tuple[str, ...] = (),
+        disk_bytes: int = 0,
+        **made_of: Any,
+    ) -> Step:
+        """Make a step, or return the equal step of the same name; another step of that name is an error.
+
+        Its output is ``at(NAME)``, where NAME is ``stem`` with a digest of everything that the output is made of, or
+        ``stem`` alone with plain names. The option ``output`` gives it to the command; None: there is no output.
+        """
+        arguments = tuple(map(str, words))
+        draft = Step(name="", kind=kind, title=title, module=module, arguments=arguments, data=self.data, **made_of)
+        path = at(stem if self.matrix.plain_names else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
+        if output is not None:
+            arguments += (output, path.name if output == "--model" else str(path))
+        name, writes = path.relative_to(home()).as_posix(), () if output is None else (path,)
+        new = dataclasses.replace(
+            draft, name=name, arguments=arguments, writes=writes, unkeyed_arguments=unkeyed, disk_bytes=disk_bytes
+        )
+        old = self.made.setdefault(name, new)
         if any(getattr(old, part) != getattr(new, part) for part in ("module", "arguments", "needs", "reads", "facts")):
             raise LearnedSparseError(
-                f"two steps of this matrix write {home() / new.name}; give one of the rows another name:\n"
+                f"two steps of this matrix write {home() / name}; give one of the rows another name:\n"
                 f"  {old.command}\n  {new.command}"
             )
         return old
 
-    def named(self, stem: str, module: str, words: Iterable[str | Path], **made_of: Any) -> str:
-        """``stem`` with a digest of everything that an output is made of, or with plain names ``stem``.
-
-        ``words`` are the arguments of the command without those that name its output. A file that is missing is
-        named by its absence; its step cannot run.
-        """
-        if self.matrix.plain_names:
-            return stem
-        draft = Step(
-            name="",
-            kind="prepare",
-            title="",
-            module=module,
-            arguments=tuple(map(str, words)),
-            data=self.data,
-            **made_of,
-        )
-        try:
-            content = draft.made_of
-        except LearnedSparseError as error:
-            content = {"error": draft.neutral(str(error)), "arguments": draft.neutral(" ".join(draft.arguments))}
-        return f"{stem[:_MAX_STEM].rstrip('-')}-{json_digest(content)[:DIGEST]}"
-
     def bm25_index(self, target: Target) -> Step:
         """Index the text of a collection."""
-        words: tuple[str | Path, ...] = ("--bm25", "--collection", target.documents_of, *self.bad_lines)
-        made_of = {"needs": target.needs, "reads": target.corpus, "facts": target.documents_facts}
-        index = index_folder(target.name, self.named(BM25, "learned_sparse.index", words, **made_of))
-        words += ("--index", index) if index.name != BM25 else ()
-        return self.step(
-            "index-bm25", f"index the text of {target.name}", "learned_sparse.index", words, name=_name(index),
-            writes=(index,), unkeyed_arguments=self._threads(), disk_bytes=target.documents * TEXT_BYTES, **made_of,
+        return self.make(
+            "index-bm25", f"index the text of {target.name}", "learned_sparse.index",
+            ("--bm25", "--collection", target.documents_of, *self.bad_lines), BM25,
+            partial(index_folder, target.name), output="--index", unkeyed=self._threads(),
+            disk_bytes=target.documents * TEXT_BYTES, needs=target.needs, reads=target.corpus,
+            facts=target.documents_facts,
         )  # fmt: skip
 
     def bm25_search(self, target: Target, hits: int, stem: str = BM25, parameters: tuple[str, ...] = ()) -> Step:
         """Search the text of a collection with BM25; ``parameters`` are words such as ``--k1 0.82``."""
         index = self.bm25_index(target)
-        words: tuple[str | Path, ...] = ("--bm25",)
-        words += ("--index", index.writes[0]) if index.writes[0].name != BM25 else ()
-        return self.search(stem, BM25, target, (*words, *parameters), (index,), hits=hits)
+        return self.search(stem, target, ("--bm25", "--index", index.writes[0], *parameters), (index,), hits=hits)
 
-    def pool(self, whole: Target, depth: int) -> Target:
-        """Cut a collection to its relevant documents and BM25's top ``depth`` documents of each query."""
-        run = self.bm25_search(whole, max(self.matrix.hits, depth))
-        documents = min(whole.documents, whole.queries * depth)
-        words: tuple[str | Path, ...] = ("pool", "--collection", whole.collection, "--split", whole.split)
-        words += ("--run", run.writes[0], "--depth", str(depth), *self.bad_lines)
-        made_of = {"needs": (run,), "reads": (*whole.corpus, *whole.judged), "facts": whole.facts}
-        stem = pool_folder(whole.name, whole.split, depth)
-        folder = stem.with_name(self.named(stem.name, "eval.reproduce.prepare", words, **made_of))
-        words += ("--output", folder) if folder != stem else ()
-        step = self.step(
-            "pool", f"pool {depth} of {whole.name}, {whole.split}", "eval.reproduce.prepare", words,
-            name=_name(folder), writes=(folder,), disk_bytes=documents * TEXT_BYTES, **made_of,
+    def part(self, whole: Target, sample: Sample | None, pool: int | None) -> Target:
+        """A sample of a collection, or all its judged queries; with the top ``pool`` documents of BM25 for each."""
+        run = self.bm25_search(whole, max(self.matrix.hits, pool)) if pool else None
+        words: list[str | Path] = ["sample", "--collection", whole.collection, "--split", whole.split, *self.bad_lines]
+        stem, queries, documents = [whole.name, whole.split], whole.queries, None
+        if sample:
+            stem, queries, documents = [*stem, "sample"], sample.queries or queries, sample.documents
+            for unit, number in (("queries", sample.queries), ("documents", sample.documents)):
+                words += [f"--{unit}", str(number)] if number else []
+                stem += [f"{number}-{unit}"] if number else []
+            words += ["--seed", str(sample.seed)]
+        if run:
+            words, stem = [*words, "--run", run.writes[0], "--depth", str(pool)], [*stem, f"pool-{pool}"]
+        stem += [f"seed-{sample.seed}"] if sample else []
+        documents = documents or (queries * pool if pool else whole.documents)
+        step = self.make(
+            "pool", f"part of {whole.name}, {whole.split}", PREPARE, words, "-".join(stem), home_folder("data"),
+            disk_bytes=documents * TEXT_BYTES, needs=(run,) if run else whole.needs,
+            reads=(*whole.corpus, *whole.judged), facts=whole.facts,
         )  # fmt: skip
+        folder = step.writes[0]
         return Target(
             collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
-            measures=whole.measures, needs=(step,), documents=documents, queries=whole.queries,
+            measures=whole.measures, needs=(step,), documents=documents, queries=queries,
             facts={"remove_query": whole.facts["remove_query"]}, whole=whole.name,
         )  # fmt: skip
 
-    def expanded_file(self, row: str, collection: str) -> Path | None:
-        """Predicted queries of ``collection`` for a row: its own file, or that of the row with its checkpoint."""
-        file = self._expanded_row(row).expanded
-        return None if file is None else Path(file.replace("{collection}", collection))
-
-    def expansions(self, row: str, on: Target) -> Path | Step | None:
-        """The expansions that a row's model reads: a file of predicted queries, or the step that makes new terms."""
-        file = self.expanded_file(row, on.whole or on.name)
-        if file is None or self._expanded_row(row).expansion == "queries":
-            return file
-        words: tuple[str | Path, ...] = ("new-terms", "--collection", on.documents_of, "--expanded", file)
-        words += self.bad_lines
-        made_of = {"needs": on.needs, "reads": (file, *on.corpus), "facts": on.documents_facts}
-        folder = home() / "expanded" / on.name / self.named("new-terms", "eval.reproduce.prepare", words, **made_of)
-        return self.step(
-            "prepare", f"new terms of the predicted queries of {on.name}", "eval.reproduce.prepare",
-            (*words, "--output", folder), name=_name(folder), writes=(folder,),
-            disk_bytes=on.documents * TEXT_BYTES, **made_of,
+    def new_terms(self, target: Target, file: Path) -> Step:
+        """Write the terms of each document's predicted queries that its text has not; ``file`` has the queries."""
+        return self.make(
+            "prepare", f"new terms of the predicted queries of {target.name}", PREPARE,
+            ("new-terms", "--collection", target.documents_of, "--expanded", file, *self.bad_lines), "new-terms",
+            home_folder("expanded", target.name), disk_bytes=target.documents * TEXT_BYTES, needs=target.needs,
+            reads=(file, *target.corpus), facts=target.documents_facts,
         )  # fmt: skip
-
-    def expanded_data(self, row: str, recipe: Recipe) -> dict[int, Path | Step]:
-        """A row's expansions of each source of ``recipe`` that is a collection, by its position in the data."""
-        sources = {number: part.collection for number, part in enumerate(recipe.data) if part.collection}
-        if self._expanded_row(row).expanded is None:
-            return {}
-        found = {number: self.expansions(row, only_documents(name)) for number, name in sources.items()}
-        return {number: expansions for number, expansions in found.items() if expansions is not None}
-
-    def _expanded_row(self, name: str) -> Row:
-        """The row whose ``expanded`` and ``expansion`` a row has: its own, or those of the row with its checkpoint."""
-        row = self.matrix.rows[name]
-        return row if row.expanded or row.expansion or row.model is None else self.matrix.rows[row.model]
 
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
-        words: tuple[str | Path, ...] = ("expand", "--collection", target.documents_of, "--expanded", file)
-        words += self.bad_lines
-        made_of = {"needs": target.needs, "reads": (file, *target.corpus), "facts": target.documents_facts}
-        name = self.named(stem, "eval.reproduce.prepare", words, **made_of)
-        texts, index = home() / "expanded" / target.name / name, index_folder(target.name, name)
-        documents = self.step(
-            "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare", (*words, "--output", texts),
-            name=_name(texts), writes=(texts,), disk_bytes=target.documents * TEXT_BYTES, **made_of,
+        size = target.documents * TEXT_BYTES
+        documents = self.make(
+            "prepare", f"expanded text of {target.name}", PREPARE,
+            ("expand", "--collection", target.documents_of, "--expanded", file, *self.bad_lines), stem,
+            home_folder("expanded", target.name), disk_bytes=size, needs=target.needs, reads=(file, *target.corpus),
+            facts=target.documents_facts,
         )  # fmt: skip
-        return self.step(
+        return self.make(
             "index-bm25", f"index {stem}, {target.name}", "learned_sparse.index",
-            ("--bm25", "--input", texts, "--index", index), name=_name(index), needs=(documents,), writes=(index,),
-            unkeyed_arguments=self._threads(), disk_bytes=target.documents * TEXT_BYTES,
+            ("--bm25", "--input", documents.writes[0]), stem, partial(index_folder, target.name), output="--index",
+            unkeyed=self._threads(), disk_bytes=size, needs=(documents,),
         )  # fmt: skip
 
     def word_pieces(self) -> Step:
         """Write the checkpoint that counts word pieces."""
-        folder = checkpoint_folder(self.named("word-pieces", "eval.reproduce.prepare", ("word-pieces",)))
-        return self.step(
-            "prepare", "the tokenizer of BM25 over word pieces", "eval.reproduce.prepare",
-            ("word-pieces", "--output", folder), name=_name(folder), writes=(folder,),
-        )  # fmt: skip
+        title = "the tokenizer of BM25 over word pieces"
+        return self.make("prepare", title, PREPARE, ("word-pieces",), "word-pieces", checkpoint_folder)
 
-    def train(
-        self, stem: str, words: Iterable[str | Path], needs: tuple[Step, ...], reads: tuple[Path, ...], recipe: Any
-    ) -> Step:
+    def train(self, stem: str, words: Iterable[str | Path], recipe: Any, **made_of: Any) -> Step:
         """Train a recipe, which is given as JSON values too."""
-        made_of = {"needs": needs, "reads": reads, "facts": {"recipe": recipe}}
-        folder = checkpoint_folder(self.named(stem, "encoders.train", words, **made_of))
-        return self.step(
-            "train", f"train {folder.name}", "encoders.train", (*words, "--output", folder), name=_name(folder),
-            writes=(folder,), unkeyed_arguments=("--resume",), **made_of,
+        return self.make(
+            "train", f"train {stem}", "encoders.train", words, stem, checkpoint_folder, unkeyed=("--resume",),
             disk_bytes=400_000_000,  # weights, the best weights so far, and the state of the optimiser
+            facts={"recipe": recipe}, **made_of,
         )  # fmt: skip
 
-    def encode(
-        self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...],
-        *, terms: int,
-    ) -> Step:  # fmt: skip
+    def encode(self, stem: str, target: Target, words: Iterable[str], weights: Weights, *, terms: int) -> Step:
         """Encode the documents; ``terms`` is the expected number of terms of a document."""
-        words = ("--collection", target.documents_of, *self.bad_lines, *words)
-        made_of = {
-            "needs": (*needs, *target.needs), "reads": (*target.corpus, *reads), "facts": target.documents_facts
-        }  # fmt: skip
-        folder = vectors_folder(target.name, self.named(stem, "learned_sparse.encode", words, **made_of))
-        return self.step(
-            "encode", f"encode {stem}, {target.name}", "learned_sparse.encode", ("--model", folder.name, *words),
-            name=_name(folder), writes=(folder,), disk_bytes=target.documents * terms * _VECTOR_BYTES, **made_of,
+        return self.make(
+            "encode", f"encode {stem}, {target.name}", "learned_sparse.encode",
+            ("--collection", target.documents_of, *self.bad_lines, *words), stem, partial(vectors_folder, target.name),
+            output="--model", disk_bytes=target.documents * terms * _VECTOR_BYTES,
+            needs=(*weights.needs, *target.needs), reads=(*target.corpus, *weights.reads),
+            facts=target.documents_facts,
         )  # fmt: skip
 
-    def encode_queries(
-        self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...]
-    ) -> Step:
+    def prune(self, stem: str, target: Target, encoded: Step, rule: tuple[str, ...]) -> Step:
+        """Copy encoded documents without what ``rule`` removes."""
+        return self.make(
+            "prepare", f"prune {stem}, {target.name}", "learned_sparse.jsonvector",
+            ("prune", "--vectors", encoded.writes[0], *rule), f"{stem}-pruned", partial(vectors_folder, target.name),
+            disk_bytes=encoded.disk_bytes, needs=(encoded,),
+        )  # fmt: skip
+
+    def encode_queries(self, stem: str, target: Target, words: Iterable[str], weights: Weights) -> Step:
         """Encode the queries of a split."""
-        words = ("--collection", target.collection, *words, "--queries", "--split", target.split)
-        made_of = {"needs": (*needs, *target.needs), "reads": (*target.judged, *reads), "facts": target.facts}
-        name = self.named(stem, "learned_sparse.encode", words, **made_of)
-        folder = queries_folder(target.name, target.split, name)
-        return self.step(
+        return self.make(
             "encode-queries", f"encode queries {stem}, {target.name} {target.split}", "learned_sparse.encode",
-            ("--model", name, *words), name=_name(folder), writes=(folder,), **made_of,
+            ("--collection", target.collection, *words, "--queries", "--split", target.split), stem,
+            partial(queries_folder, target.name, target.split), output="--model",
+            needs=(*weights.needs, *target.needs), reads=(*target.judged, *weights.reads), facts=target.facts,
         )  # fmt: skip
 
-    def index(self, stem: str, target: Target, encoded: Step) -> tuple[Path, Step]:
-        """Index encoded documents under their name; if the matrix says ``verify``, compare the index with them."""
-        name = encoded.writes[0].name
-        folder, words = index_folder(target.name, name), ("--model", name, "--collection", target.documents_of)
-        index = self.step(
-            "index", f"index {stem}, {target.name}", "learned_sparse.index", words, name=_name(folder),
-            needs=(encoded,), writes=(folder,), unkeyed_arguments=self._threads(),
+    def index(self, stem: str, target: Target, encoded: Step) -> Step:
+        """Index encoded documents under their name."""
+        folder = index_folder(target.name, encoded.writes[0].name)
+        return self.make(
+            "index", f"index {stem}, {target.name}", "learned_sparse.index", ("--collection", target.documents_of),
+            stem, lambda _: folder, output="--model", needs=(encoded,), unkeyed=self._threads(),
             disk_bytes=encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES,
         )  # fmt: skip
-        if not self.matrix.verify:
-            return folder, index
-        checked = (*words, "--verify", str(self.matrix.verify))
-        name = self.named(name, "learned_sparse.index", checked, needs=(index,))
-        return folder, self.step(
-            "verify", f"verify {stem}, {target.name}", "learned_sparse.index", checked,
-            name=f"verified/{target.name}/{name}", needs=(index,),
+
+    def verify(self, stem: str, target: Target, index: Step) -> Step:
+        """Compare some documents of an index with their vectors."""
+        words = (*index.arguments, "--verify", str(self.matrix.verify))
+        return self.make(
+            "verify", f"verify {stem}, {target.name}", "learned_sparse.index", words,
+            index.writes[0].name, home_folder("verified", target.name), output=None, needs=(index,),
         )  # fmt: skip
 
     def search(
-        self, stem: str, model: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...], *,
-        hits: int | None = None,
-    ) -> Step:  # fmt: skip
-        """Search; the run has its usual path if that is named ``model``."""
+        self, stem: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...], hits: int | None = None
+    ) -> Step:
+        """Search for the queries of a split."""
         words = (*words, "--collection", target.collection, "--split", target.split)
-        words += ("--hits", str(hits or self.matrix.hits))
-        made_of = {"needs": (*needs, *target.needs), "reads": target.judged, "facts": target.facts}
-        run = run_file(target.name, target.split, self.named(stem, "learned_sparse.search", words, **made_of))
-        words += ("--output", run) if run.stem != model else ()
-        return self.step(
-            "search", f"search {stem}, {target.name} {target.split}", "learned_sparse.search", words,
-            name=_name(run), writes=(run,), **made_of,
-            unkeyed_arguments=("--threads", str(self.threads or 2), "--batch-size", "64"),
+        return self.make(
+            "search", f"search {stem}, {target.name} {target.split}", "learned_sparse.search",
+            (*words, "--hits", str(hits or self.matrix.hits)), stem, partial(run_file, target.name, target.split),
+            unkeyed=("--threads", str(self.threads or 2), "--batch-size", "64"), needs=(*needs, *target.needs),
+            reads=target.judged, facts=target.facts,
         )  # fmt: skip
 
     def evaluate(self, stem: str, target: Target, run: Path, needs: tuple[Step, ...]) -> Step:
@@ -371,27 +338,36 @@ class Builder:
         if target.overlap:
             qrels = target.overlap.writes[0] / OVERLAPS[str(target.measured_class)]
             stem, words, needs = f"{stem}-{qrels.stem}", (*words, "--qrels", qrels), (*needs, target.overlap)
-        words += ("--measures", *target.measures, "--per-query", "--json")
-        made_of = {"needs": (*needs, *target.needs), "reads": reads, "facts": target.facts}
-        name = self.named(stem, "eval.evaluate", words, **made_of)
-        file = home() / "evaluations" / target.name / target.split / f"{name}.json"
-        return self.step(
-            "evaluate", f"evaluate {stem}, {target.name} {target.split}", "eval.evaluate", (*words, "--output", file),
-            name=_name(file), writes=(file,), **made_of,
+        return self.make(
+            "evaluate", f"evaluate {stem}, {target.name} {target.split}", "eval.evaluate",
+            (*words, "--measures", *target.measures, "--per-query", "--json"), stem,
+            home_folder("evaluations", target.name, target.split, suffix=".json"), needs=(*needs, *target.needs),
+            reads=reads, facts=target.facts,
         )  # fmt: skip
 
     def costs(self, stem: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...]) -> Step:
         """Measure the costs of a row; ``words`` name its vectors, queries and index."""
         words = (*words, "--collection", target.collection, "--split", target.split, "--hits", str(self.matrix.hits))
-        name = self.named(stem, "eval.costs", words, needs=needs)
-        file = home() / "costs" / target.name / target.split / f"{name}.json"
-        return self.step(
-            "costs", f"costs of {stem}, {target.name} {target.split}", "eval.costs", (*words, "--output", file),
-            name=_name(file), needs=needs, writes=(file,),
+        return self.make(
+            "costs", f"costs of {stem}, {target.name} {target.split}", "eval.costs", words, stem,
+            home_folder("costs", target.name, target.split, suffix=".json"), needs=needs,
         )  # fmt: skip
 
     def _threads(self) -> tuple[str, ...]:
         return ("--threads", str(self.threads)) if self.threads else ()
+
+
+def home_folder(*parts: str, suffix: str = "") -> Callable[[str], Path]:
+    """Function from a name to the path of that name in a folder below the home folder."""
+    return lambda name: home().joinpath(*parts, f"{name}{suffix}")
+
+
+def _digest(step: Step) -> str:
+    """Digest of a step for its name. A missing file is named by its absence; its step cannot run."""
+    try:
+        return step.key[:DIGEST]
+    except LearnedSparseError as error:
+        return json_digest([step.neutral(str(error)), step.neutral(step.command)])[:DIGEST]
 
 
 def expansions_path(expansions: Path | Step) -> Path:
@@ -426,11 +402,6 @@ def _flow_yaml(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
     text = text.removesuffix("\n...\n").removesuffix("\n")
     return text if read_yaml_text(text, text) == value else json.dumps(value)  # the text 1e-3
-
-
-def _name(path: Path) -> str:
-    """Name of the step that writes ``path``: the path below the home folder."""
-    return path.relative_to(home()).as_posix()
 
 
 def _downloads(collection: Collection, *parts: Source) -> dict[str, Any]:

@@ -24,6 +24,13 @@ TIMES = ("ms/query", "mean ms/query", "p99 ms/query", "mean ms/query with encodi
 """Costs that depend on the machine."""
 NON_INFERIORITY = 0.01
 """Loss of a measure that "not lower" tolerates. Ours."""
+PAPERS_EXAMPLES = {
+    "SparTerm": 12_800_000,  # "batch size of 128", importance predictor "for 100k iterations" (section 4.2)
+    "SPLADE": 18_600_000,  # "a batch size of 124", "150k iterations" (section 3.1)
+    "SpaDE": 1_740_800,  # "batch size to 32", "54,400 iterations on average" (section 4)
+    "UHD-BERT": 9_945_694,  # "25% of MS MARCO train triples", of 39,782,779 (appendix A.1)
+}
+"""Training examples of each paper's models, of the network that sees most."""
 MEANINGS = {
     "agrees": "here, the difference is significant in the direction of the claim, or above minus the tolerated loss.",
     "disagrees": "here, the difference is significant in the opposite direction, or below minus the tolerated loss.",
@@ -66,7 +73,7 @@ class Claim:
     margin: float = NON_INFERIORITY
     """Loss that ``not lower`` tolerates, in the unit of the measure (0.01: a point of MRR)."""
     unequal: str | None = None
-    """Why the trainings of the two sides differ in examples, updates or dev trials; the page prints it."""
+    """Why the two sides are trained on other numbers of examples; the page prints it."""
 
     def __post_init__(self) -> None:
         if self.margin <= 0 or (self.kind != "not lower" and self.margin != NON_INFERIORITY):
@@ -113,6 +120,8 @@ class Side:
     costs: Mapping[str, float | None] = field(default_factory=dict)
     timed_on: str = ""
     """Processors that the costs were measured on."""
+    examples: int | None = None
+    """Training examples of the row; None if it is not trained here."""
 
 
 Sides = Callable[[str, str], Side]
@@ -149,13 +158,15 @@ def judged_claims(claims: Sequence[Claim], columns: Iterable[str], sides: Sides)
             "relative": claim.relative,
             "published": claim.published and list(claim.published),
             "unequal": claim.unequal,
+            "examples": max(better.examples or 0, worse.examples or 0) or None,
+            "paper_examples": PAPERS_EXAMPLES.get(claim.paper),
             **(
-                _untested(claim, *both)
+                _untested(claim, better, worse)
                 if estimate is None
                 else _tested(claim, estimate, corrected[claim.paper][str(number)], len(corrected[claim.paper]))
             ),
         }
-        for number, ((claim, column, *both), estimate) in enumerate(zip(pairs, found, strict=True))
+        for number, ((claim, column, better, worse), estimate) in enumerate(zip(pairs, found, strict=True))
     ]
 
 

@@ -7,31 +7,47 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from encoders.checkpoints.notes import NOTES, read_notes
+from encoders.training import Recipe, data_source, load_recipe, stated
 from eval.reproduce.builder import (
     BM25,
-    TEXT_BYTES,
+    PREPARE,
     Builder,
     Target,
     Weights,
     expansions_path,
     expected_terms,
+    home_folder,
     local_files,
+    only_documents,
     set_words,
     target,
 )
-from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, seeds_of, slug
+from eval.reproduce.matrix import (
+    BestOfRow,
+    BM25Row,
+    CheckpointRow,
+    Column,
+    CrossEncoderRow,
+    FusionRow,
+    GivenRow,
+    Matrix,
+    ModelRow,
+    RecipeRow,
+    Row,
+    Training,
+    seeds_of,
+    slug,
+    weights_of,
+)
 from eval.reproduce.steps import Step, ordered
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, run_file
 
-if TYPE_CHECKING:
-    from encoders.training import Recipe
-
-_PREPARE = "eval.reproduce.prepare"
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
 
@@ -117,49 +133,17 @@ def _chosen(words: Sequence[str], known: Collection[str], option: str) -> list[s
 
 def _target(builder: Builder, column: Column) -> Target:
     on = target(column.collection, column.split, column.measures)
-    if column.sample:
-        on = _sample_of(builder, on, column.sample, column.pool)
-    elif column.pool:
-        on = builder.pool(on, column.pool)
-    return _only_overlap(builder, on, column.overlap) if column.overlap else on
-
-
-def _sample_of(builder: Builder, whole: Target, sample: Sample, pool: int | None) -> Target:
-    """A sample of a collection, which holds BM25's top ``pool`` documents of each of its queries."""
-    run = builder.bm25_search(whole, max(builder.matrix.hits, pool)) if pool else None
-    words: list[str | Path] = ["sample", "--collection", whole.collection, "--split", whole.split]
-    words += ["--seed", str(sample.seed), *builder.bad_lines]
-    words += ["--queries", str(sample.queries)] if sample.queries is not None else []
-    words += ["--documents", str(sample.documents)] if sample.documents is not None else []
-    words += ["--run", run.writes[0], "--depth", str(pool)] if run else []
-    made_of: dict[str, Any] = {"needs": (run,) if run else whole.needs, "facts": whole.facts}
-    made_of["reads"] = (*whole.corpus, *whole.judged)
-    sizes = [f"{number}-{unit}" for unit in ("queries", "documents") if (number := getattr(sample, unit))]
-    stem = "-".join([whole.name, whole.split, "sample", *sizes, *([f"pool-{pool}"] if pool else [])])
-    folder = home() / "data" / builder.named(f"{stem}-seed-{sample.seed}", _PREPARE, words, **made_of)
-    queries = sample.queries or whole.queries
-    documents = sample.documents or (queries * pool if pool else whole.documents)
-    step = builder.step(
-        "pool", f"sample of {whole.name}, {whole.split}", _PREPARE, (*words, "--output", folder),
-        name=f"data/{folder.name}", writes=(folder,), disk_bytes=documents * TEXT_BYTES, **made_of,
+    if column.sample or column.pool:
+        on = builder.part(on, column.sample, column.pool)
+    if not column.overlap:
+        return on
+    # documents, indexes and runs are those of all queries; one class of SpaDE's Table 4 is measured
+    step = builder.make(
+        "pool", f"queries of {on.name}, {on.split}, by overlap", PREPARE,
+        ("overlap", "--collection", on.collection, "--split", on.split), f"{on.name}-{on.split}-overlap",
+        home_folder("data"), needs=on.needs, reads=(*on.corpus, *on.judged), facts=on.facts,
     )  # fmt: skip
-    return Target(
-        collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
-        measures=whole.measures, needs=(step,), documents=documents, queries=queries,
-        facts={"remove_query": whole.facts["remove_query"]}, whole=whole.name,
-    )  # fmt: skip
-
-
-def _only_overlap(builder: Builder, on: Target, name: str) -> Target:
-    """``on``, measured on one class of SpaDE's Table 4; documents, indexes and runs are those of all queries."""
-    words = ("overlap", "--collection", on.collection, "--split", on.split)
-    made_of: dict[str, Any] = {"needs": on.needs, "reads": (*on.corpus, *on.judged), "facts": on.facts}
-    folder = home() / "data" / builder.named(f"{on.name}-{on.split}-overlap", _PREPARE, words, **made_of)
-    step = builder.step(
-        "pool", f"queries of {on.name}, {on.split}, by overlap", _PREPARE, (*words, "--output", folder),
-        name=f"data/{folder.name}", writes=(folder,), **made_of,
-    )  # fmt: skip
-    return dataclasses.replace(on, overlap=step, measured_class=name)
+    return dataclasses.replace(on, overlap=step, measured_class=column.overlap)
 
 
 def _cells(builder: Builder, name: str, targets: dict[str, Target]) -> Iterator[CellPlan]:
@@ -167,20 +151,14 @@ def _cells(builder: Builder, name: str, targets: dict[str, Target]) -> Iterator[
     for column, on in targets.items():
         if row.runs_on(column):
             for seed in seeds_of(builder.matrix, name) or (None,):
-                yield _cell(builder, name, column, on, seed)
-
-
-def _cell(builder: Builder, name: str, column: str, on: Target, seed: int | None) -> CellPlan:
-    """The steps of a row on a target, by the kind of the row."""
-    its, costs = _run_of(builder, name, on, seed), None
-    evaluated = builder.evaluate(its.stem, on, its.run, (its.step,) if its.step else ())
-    if its.costs:
-        costs = its.costs.writes[0]
-    return CellPlan(
-        row=name, column=column, seed=seed, run=its.run, evaluated=evaluated.writes[0],
-        steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])), costs=costs,
-        collection=on.collection, checkpoint=its.checkpoint,
-    )  # fmt: skip
+                its = _run_of(builder, name, on, seed)
+                evaluated = builder.evaluate(its.stem, on, its.run, (its.step,) if its.step else ())
+                yield CellPlan(
+                    row=name, column=column, seed=seed, run=its.run, evaluated=evaluated.writes[0],
+                    steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])),
+                    costs=its.costs.writes[0] if its.costs else None, collection=on.collection,
+                    checkpoint=its.checkpoint,
+                )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,110 +176,125 @@ class _Run:
 def _run_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
     """The run of a row on a target, by the kind of the row."""
     row = builder.matrix.rows[name]
-    if row.run is not None:
-        return _Run(stem=slug(name), run=Path(row.run.replace("{collection}", on.name).replace("{split}", on.split)))
-    if row.rerank is not None:
-        return _reranked(builder, name, on, seed)
-    if row.best_of is not None:
-        return _best_of(builder, name, on, seed)
-    if row.bm25 in {"text", "expanded"}:
-        stem, searched, costs = _bm25(builder, name, on)
-        return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs)
-    stem, searched, costs, checkpoint = _learned(builder, name, on, seed)
-    return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs, checkpoint=checkpoint)
+    match row:
+        case GivenRow():
+            run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
+            return _Run(stem=slug(name), run=run)
+        case BestOfRow() | FusionRow():
+            return _of_several(builder, name, row, on, seed)
+        case CrossEncoderRow():
+            return _reranked(builder, name, row, on, seed)
+        case ModelRow() if row.rerank:
+            return _reranked(builder, name, row, on, seed)
+        case BM25Row() if row.bm25 != "word-pieces":
+            return _bm25(builder, name, row, on)
+        case _:
+            return _learned(builder, name, on, seed)
 
 
-def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
+def _reranked(builder: Builder, name: str, row: CrossEncoderRow | ModelRow, on: Target, seed: int | None) -> _Run:
     """Another row's run, re-ranked by the row's model or cross-encoder; it is in the folder that the step writes."""
-    row, matrix = builder.matrix.rows[name], builder.matrix
-    first = _run_of(builder, str(row.rerank), on, seed if seeds_of(matrix, str(row.rerank)) else None)
-    if row.cross_encoder is not None:
+    matrix, first_row = builder.matrix, str(row.rerank)
+    first = _run_of(builder, first_row, on, seed if seeds_of(matrix, first_row) else None)
+    if isinstance(row, CrossEncoderRow):
         local = Path(row.cross_encoder)
-        weights = Weights(
-            checkpoint=row.cross_encoder, reads=(local,) if local.is_dir() else (), stem=slug(local.name)
-        )  # fmt: skip
+        reads = (local,) if local.is_dir() else ()
+        weights = Weights(checkpoint=row.cross_encoder, reads=reads, stem=slug(local.name))
         words, stem = ["--cross-encoder", row.cross_encoder], weights.stem
     else:
         weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
         words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
-    if expansions := builder.expansions(name, on):
-        words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
-    words += [*row.options, *(["--dtype", str(matrix.dtype)] if _needs_dtype(builder, row) else [])]
-    where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
-    words = [*where, "--depth", str(row.depth), *words]
-    made_of: dict[str, Any] = {"needs": (*weights.needs, *([first.step] if first.step else []), *on.needs)}
-    made_of["reads"] = (*on.corpus, *on.judged, *weights.reads, *(() if first.step else (first.run,)))
-    made_of["facts"] = on.facts
+        if expansions := _expansions(builder, row, on):
+            words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
+    words += [*row.options, *_dtype(matrix, row.options)]
     stem = folder_name(name, seed) if matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}"
-    folder = home() / "reranked" / on.name / on.split / builder.named(stem, "eval.rerank", words, **made_of)
-    step = builder.step(
-        "rerank", f"re-rank {stem}, {on.name} {on.split}", "eval.rerank", (*words, "--output", folder),
-        name=folder.relative_to(home()).as_posix(), writes=(folder,), **made_of,
+    where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
+    step = builder.make(
+        "rerank", f"re-rank {name}, {on.name} {on.split}", "eval.rerank", (*where, "--depth", str(row.depth), *words),
+        stem, home_folder("reranked", on.name, on.split), facts=on.facts,
+        needs=(*weights.needs, *([first.step] if first.step else []), *on.needs),
+        reads=(*on.corpus, *on.judged, *weights.reads, *(() if first.step else (first.run,))),
     )  # fmt: skip
-    checkpoint = None if row.cross_encoder else weights.checkpoint
-    return _Run(stem=stem, run=folder / f"first-top{row.depth}.txt", step=step, checkpoint=checkpoint)
+    run = step.writes[0] / f"first-top{row.depth}.txt"
+    checkpoint = None if isinstance(row, CrossEncoderRow) else weights.checkpoint
+    return _Run(stem=stem, run=run, step=step, checkpoint=checkpoint)
 
 
-def _best_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
-    """A run that takes the best of several runs for each query."""
-    row, stem = builder.matrix.rows[name], folder_name(name, seed)
-    parts = [_run_of(builder, part, on, seed) for part in row.best_of or ()]
-    words: list[str | Path] = ["best", "--collection", on.collection, "--split", on.split]
-    words += ["--measure", str(row.best_by), "--run", *(part.run for part in parts)]
-    made_of: dict[str, Any] = {"needs": (*(part.step for part in parts if part.step), *on.needs), "facts": on.facts}
-    made_of["reads"] = (*on.judged, *(part.run for part in parts if not part.step))
-    run = run_file(on.name, on.split, builder.named(stem, _PREPARE, words, **made_of))
-    step = builder.step(
-        "rerank", f"choose {stem}, {on.name} {on.split}", _PREPARE, (*words, "--output", run),
-        name=run.relative_to(home()).as_posix(), writes=(run,), **made_of,
+def _of_several(builder: Builder, name: str, row: BestOfRow | FusionRow, on: Target, seed: int | None) -> _Run:
+    """A run made of several runs: for each query the best one, or their reciprocal rank fusion."""
+    parts = [_run_of(builder, part, on, seed) for part in (row.best_of if isinstance(row, BestOfRow) else row.fusion)]
+    runs, hits = [part.run for part in parts], str(builder.matrix.hits)
+    words: list[str | Path]
+    if isinstance(row, BestOfRow):
+        module = PREPARE
+        words = ["best", "--collection", on.collection, "--split", on.split, "--measure", row.best_by, "--run", *runs]
+    else:
+        module = "learned_sparse.pyserini"
+        words = ["fusion", "--method", "rrf", "--depth", hits, "--k", hits, "--runs", *runs]
+    step = builder.make(
+        "rerank", f"join {name}, {on.name} {on.split}", module, words, folder_name(name, seed),
+        partial(run_file, on.name, on.split), needs=(*(part.step for part in parts if part.step), *on.needs),
+        reads=(*on.judged, *(part.run for part in parts if not part.step)), facts=on.facts,
     )  # fmt: skip
-    return _Run(stem=stem, run=run, step=step)
+    return _Run(stem=folder_name(name, seed), run=step.writes[0], step=step)
 
 
-def _bm25(builder: Builder, name: str, on: Target) -> tuple[str, Step, Step]:
-    """Stem of names, search and costs of BM25 over text."""
-    row = builder.matrix.rows[name]
-    if row.bm25 == "text":
-        stem, index = slug(name) if row.bm25_words else BM25, builder.bm25_index(on)
-        searched = builder.bm25_search(on, builder.matrix.hits, stem, row.bm25_words)
+def _bm25(builder: Builder, name: str, row: BM25Row, on: Target) -> _Run:
+    """BM25 over text."""
+    if row.expanded is None:
+        stem, index = slug(name) if row.words else BM25, builder.bm25_index(on)
     else:
         stem = slug(name) if builder.matrix.plain_names else f"{BM25}-expanded"
-        index = builder.expanded_index(stem, on, builder.expanded_file(name, on.whole or on.name) or Path())
-        searched = builder.search(stem, "", on, ("--index", index.writes[0], *row.bm25_words), (index,))
-    return stem, searched, builder.costs(stem, on, ("--index", index.writes[0], *row.bm25_words), (searched,))
+        index = builder.expanded_index(stem, on, _filled(row.expanded, on.whole or on.name))
+    words: tuple[str | Path, ...] = ("--index", index.writes[0], *row.words)
+    searched = builder.search(stem, on, (*(() if row.expanded else ("--bm25",)), *words), (index,))
+    costs = builder.costs(stem, on, words, (searched,))
+    return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs)
 
 
-def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple[str, Step, Step, str]:
-    """Stem of names, search, costs and checkpoint of a learned model, or of BM25 over word pieces."""
-    row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
+def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
+    """A learned model, or BM25 over word pieces."""
+    row, weights = _model(builder.matrix, name), _weights(builder, name, seed)
+    bm25_words = its.words if isinstance(its := builder.matrix.rows[name], BM25Row) else ()
     encoded = _encoded(builder, row.index_of or name, on, seed)
     vectors = encoded.writes[0]
     stem = _stem(builder, name, seed, row.options, row.encode, row.queries)
     query_stem = _stem(builder, name, seed, row.encode, row.queries)
-    joined = ["--with", str(vectors)] if "--with" in row.options else []  # documents say how queries weigh BM25
-    query_words = [*_encode_words(query_stem, weights, builder, row, queries=True), *joined]
-    needs = (*weights.needs, encoded) if joined else weights.needs
-    queries = builder.encode_queries(query_stem, on, query_words, needs, weights.reads)
-    files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words]
+    query_words, query_weights = _encode_words(query_stem, weights, builder.matrix, row, queries=True), weights
+    if "--with" in row.options:  # documents say how queries weigh BM25
+        query_words = [*query_words, "--with", str(vectors)]
+        query_weights = dataclasses.replace(weights, needs=(*weights.needs, encoded))
+    queries = builder.encode_queries(query_stem, on, query_words, query_weights)
+    files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *bm25_words]
     files += ["--encoding", *set_words(row.queries)]
-    words = ["--model", vectors.name, *set_words(row.queries), *row.bm25_words]
+    words = ["--model", vectors.name, *set_words(row.queries), *bm25_words]
     if row.backend != "lucene":
         backend = ["--backend", row.backend]
-        searched, files = builder.search(stem, vectors.name, on, [*words, *backend], (encoded,)), [*files, *backend]
+        searched, files = builder.search(stem, on, [*words, *backend], (encoded,)), [*files, *backend]
     else:
-        folder, index = builder.index(stem, on, encoded)
-        searched, files = builder.search(stem, vectors.name, on, words, (index,)), [*files, "--index", folder]
-    return stem, searched, builder.costs(stem, on, files, (searched, queries)), weights.checkpoint
+        index = builder.index(stem, on, encoded)
+        files += ["--index", index.writes[0]]
+        searched = builder.search(
+            stem, on, words, (builder.verify(stem, on, index) if builder.matrix.verify else index,)
+        )
+    costs = builder.costs(stem, on, files, (searched, queries))
+    return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs, checkpoint=weights.checkpoint)
 
 
 def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
-    row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
+    row, weights = _model(builder.matrix, name), _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
-    words = _encode_words(stem, weights, builder, row, queries=False)
-    if expansions := builder.expansions(name, on):
+    words = _encode_words(stem, weights, builder.matrix, row, queries=False)
+    if expansions := _expansions(builder, row, on):
         words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
-    terms = expected_terms(weights, row.encode)
-    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=terms)
+    encoded = builder.encode(stem, on, words, weights, terms=expected_terms(weights, row.encode))
+    return builder.prune(stem, on, encoded, row.prune) if row.prune else encoded
+
+
+def _model(matrix: Matrix, name: str) -> ModelRow:
+    """The settings of a row's model; BM25 over word pieces has none but its options."""
+    row = matrix.rows[name]
+    return row if isinstance(row, ModelRow) else ModelRow(options=row.options if isinstance(row, BM25Row) else ())
 
 
 def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
@@ -312,11 +305,11 @@ def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str
     return slug(" ".join([_weights(builder, name, seed).stem, *(word for part in pairs for word in part)]))
 
 
-def _encode_words(stem: str, weights: Weights, builder: Builder, row: Row, *, queries: bool) -> list[str]:
+def _encode_words(stem: str, weights: Weights, matrix: Matrix, row: ModelRow, *, queries: bool) -> list[str]:
     """Arguments of ``learned_sparse.encode`` besides the model and the collection."""
     named = "--with" not in row.options and weights.checkpoint == str(home() / "checkpoints" / stem)
     words = [] if named else ["--checkpoint", weights.checkpoint]
-    words += ["--dtype", str(builder.matrix.dtype)] if _needs_dtype(builder, row) else []
+    words += _dtype(matrix, row.options)
     if queries:
         pairs = zip(row.options, row.options[1:], strict=False)
         words += [word for pair in pairs if pair[0] in _QUERY_OPTIONS for word in pair]
@@ -324,8 +317,26 @@ def _encode_words(stem: str, weights: Weights, builder: Builder, row: Row, *, qu
     return [*words, *row.options, *set_words(row.encode)]
 
 
-def _needs_dtype(builder: Builder, row: Row) -> bool:
-    return builder.matrix.dtype is not None and "--dtype" not in row.options
+def _dtype(matrix: Matrix, options: Iterable[str]) -> list[str]:
+    """``--dtype`` of the matrix, unless the options of a row have another."""
+    return [] if matrix.dtype is None or "--dtype" in options else ["--dtype", matrix.dtype]
+
+
+def _expansions(builder: Builder, row: Row, on: Target) -> Path | Step | None:
+    """What ``--expanded`` reads for a row: a file of predicted queries, or the step that makes new terms of them.
+
+    A row has its own file and ``expansion``, or those of the row with its checkpoint.
+    """
+    own = isinstance(row, ModelRow) and (row.expanded or row.expansion)
+    its = row if own else weights_of(builder.matrix, row)
+    if not isinstance(its, ModelRow) or its.expanded is None:
+        return None
+    file = _filled(its.expanded, on.whole or on.name)
+    return file if its.expansion == "queries" else builder.new_terms(on, file)
+
+
+def _filled(file: str, collection: str) -> Path:
+    return Path(file.replace("{collection}", collection))
 
 
 def folder_name(name: str, seed: int | None) -> str:
@@ -338,21 +349,11 @@ def folder_name(name: str, seed: int | None) -> str:
 
 
 def _weights(builder: Builder, name: str, seed: int | None) -> Weights:
-    """The checkpoint of a row."""
-    if (name, seed) not in builder.weights:
-        builder.weights[name, seed] = _new_weights(builder, name, seed)
-    return builder.weights[name, seed]
-
-
-def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
-    """The checkpoint of another row, of word pieces, named by the row, or trained by its recipe."""
-    row = builder.matrix.rows[name]
-    if row.model is not None:
-        return _weights(builder, row.model, seed)
-    if row.bm25 is not None:
-        step = builder.word_pieces()
-        return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
-    if row.checkpoint is not None:
+    """The checkpoint of a row: of word pieces, named by the row or its model, or trained by its recipe."""
+    row = weights_of(builder.matrix, builder.matrix.rows[name])
+    if isinstance(row, RecipeRow):
+        return _trained(builder, name, row, seed)
+    if isinstance(row, CheckpointRow):
         folder = Path(row.checkpoint)
         known: dict[str, Any] = {}
         if (folder / NOTES).is_file():
@@ -361,44 +362,49 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
                 known = {"architecture": notes.architecture, "settings": notes.settings}
         reads = (folder,) if folder.is_dir() else ()
         return Weights(checkpoint=row.checkpoint, reads=reads, stem=slug(folder.name), **known)
-    return _trained(builder, name, seed)
+    step = builder.word_pieces()
+    return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
 
 
-def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
+def _trained(builder: Builder, name: str, row: RecipeRow, seed: int | None) -> Weights:
     """Train the recipe of a row, on the data of the matrix if it names any."""
-    from encoders.training import load_recipe, stated
-
-    row, training = builder.matrix.rows[name], builder.matrix.training
-    name_or_file = str(row.recipe)
+    matrix, training = builder.matrix, builder.matrix.training
+    name = next(key for key, its in matrix.rows.items() if its is row)
+    if (name, seed) in builder.weights:
+        return builder.weights[name, seed]
     changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
-    stem = slug(" ".join([Path(name_or_file).stem, *changes]).replace(f"{builder.data}/", ""))
-    changes += [] if builder.matrix.on_bad_line == "error" else [f"on_bad_line={builder.matrix.on_bad_line}"]
+    stem = slug(" ".join([Path(row.recipe).stem, *changes]).replace(f"{builder.data}/", ""))
+    changes += [] if matrix.on_bad_line == "error" else [f"on_bad_line={matrix.on_bad_line}"]
     runs = _negatives(builder, training) if training else {}
     changes += [f"data.{number}.run={step.writes[0]}" for number, step in runs.items()]
-    if training and training.validation and load_recipe(name_or_file, changes=row.changes).validation:
+    if training and training.validation and load_recipe(row.recipe, changes=row.changes).validation:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
-    expansions = builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))
-    changes += [f"data.{number}.expanded={expansions_path(one)}" for number, one in expansions.items()]
-    made = (*runs.values(), *(one for one in expansions.values() if isinstance(one, Step)))
-    recipe = load_recipe(name_or_file, changes=changes, data=data)
-    words = ["--recipe", name_or_file]
+    made = list(runs.values())
+    for number, part in enumerate(load_recipe(row.recipe, changes=changes, data=data).data):
+        if not (row.expanded and part.collection):
+            continue
+        if expansions := _expansions(builder, row, only_documents(part.collection)):
+            changes.append(f"data.{number}.expanded={expansions_path(expansions)}")
+            made += [expansions] if isinstance(expansions, Step) else []
+    recipe = load_recipe(row.recipe, changes=changes, data=data)
+    words = ["--recipe", row.recipe]
     words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
     step = builder.train(
-        folder_name(name, seed) if builder.matrix.plain_names else stem, words, made,
-        _training_files(recipe, made), stated(recipe),
+        folder_name(name, seed) if matrix.plain_names else stem, words, stated(recipe),
+        needs=tuple(made), reads=_training_files(recipe, made),
     )  # fmt: skip
-    return Weights(
+    weights = Weights(
         checkpoint=str(step.writes[0]), needs=(step,), stem=stem, architecture=recipe.architecture,
         settings=recipe.settings, max_length=recipe.max_length.document,
     )  # fmt: skip
+    builder.weights[name, seed] = weights
+    return weights
 
 
 def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
     """BM25's runs of the training queries, by position in the training data."""
-    from encoders.training import data_source
-
     parts = [data_source(argument) for argument in training.data] if training.negatives else []
     return {
         number: builder.bm25_search(target(part["collection"], part.get("split", "train")), training.negatives or 0)

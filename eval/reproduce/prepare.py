@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import hashlib
 import itertools
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,17 @@ import numpy as np
 import orjson
 import yaml
 
-from eval.reproduce.matrix import Sample
 from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
 from learned_sparse.collections.descriptions import DESCRIPTION, Split
 from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
 from learned_sparse.collections.trec import Run, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, check_name, home, new_folder
+from learned_sparse.core.files import atomic_write, new_folder
 from learned_sparse.core.records import Document
 from learned_sparse.core.settings import CommandParser, positive
 
 _log = logging.getLogger(__name__)
+_Add = Callable[..., argparse.Action]
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
 OVERLAPS = {"Match <= 1": "match-1.txt", "Match > 1": "match-more.txt", "Match all": "match-all.txt"}
 """Files of the classes of ``eval.runs``."""
@@ -36,46 +36,59 @@ MAX_TOKENS = 2**20
 
 def main(argv: list[str] | None = None) -> int:
     """Convert collections, judgements, runs and tokenizers to the form that a step of a leaderboard reads."""
+    if (sys.argv[1:] if argv is None else argv)[:1] == ["pool"]:
+        raise LearnedSparseError("pool: write sample --run FILE --depth N --output DIR, with its other options")
     options = _parser().parse_args(argv)
-    if options.action == "export":
-        for warning in export(
-            options.collection, options.split, options.output, documents=options.documents,
-            on_bad_line=options.on_bad_line,
-        ):  # fmt: skip
-            print(f"warning: {warning}")
-        print(f"{options.output}: {options.collection}, {options.split}")
-    elif options.action in ("expand", "new-terms"):
-        write = expand if options.action == "expand" else write_new_terms
-        total, expanded = write(options.collection, options.expanded, options.output, options.on_bad_line)
-        print(f"{options.output}: {total:,} documents, {expanded:,} of them expanded")
-    elif options.action == "sample":
-        sample = Sample(queries=options.queries, documents=options.documents, seed=options.seed)
-        if (options.run is None) != (options.depth is None):
-            raise LearnedSparseError(
-                "--run and --depth belong together: the run, and how many of its documents to keep"
-            )
-        print(
-            sampled(
-                options.collection, options.split, options.output, sample, options.run, options.depth or 0,
-                options.on_bad_line,
-            )
-        )  # fmt: skip
-    elif options.action == "overlap":
-        counts = by_overlap(options.collection, options.split, options.output, options.tokenizer)
-        print(f"{options.output}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
-    elif options.action == "best":
-        write_run(options.output, best_of(options.collection, options.split, options.run, options.measure))
-        print(f"{options.output}: the best of {len(options.run)} runs for each query by {options.measure}")
-    elif options.action == "pool":
-        name = load_collection(options.collection).name
-        depth, bad_lines, output = options.depth, options.on_bad_line, options.output
-        print(pooled(options.collection, name, options.split, options.run, depth, bad_lines, output))
-    else:
-        from eval.runs import tokenizer_folder
-
-        write_word_pieces(tokenizer_folder(options.tokenizer), options.output)
-        print(f"{options.output}: counts the word pieces of {options.tokenizer}")
+    print(f"{options.output}: {options.run_action(options)}")
     return 0
+
+
+def _export(options: argparse.Namespace) -> str:
+    warnings = export(
+        options.collection, options.split, options.output, documents=options.documents, on_bad_line=options.on_bad_line
+    )
+    for warning in warnings:
+        print(f"warning: {warning}")
+    return f"{options.collection}, {options.split}"
+
+
+def _expand(options: argparse.Namespace) -> str:
+    total, expanded = expand(options.collection, options.expanded, options.output, options.on_bad_line)
+    return f"{total:,} documents, {expanded:,} of them expanded"
+
+
+def _new_terms(options: argparse.Namespace) -> str:
+    total, expanded = write_new_terms(options.collection, options.expanded, options.output, options.on_bad_line)
+    return f"{total:,} documents, {expanded:,} of them expanded"
+
+
+def _sample(options: argparse.Namespace) -> str:
+    if (options.run is None) != (options.depth is None):
+        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
+    if not (options.run or options.queries or options.documents):
+        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
+    sampled(
+        options.collection, options.split, options.output, queries=options.queries, documents=options.documents,
+        seed=options.seed, run=options.run, depth=options.depth or 0, on_bad_line=options.on_bad_line,
+    )  # fmt: skip
+    return f"a part of {options.collection}, {options.split}"
+
+
+def _overlap(options: argparse.Namespace) -> str:
+    counts = by_overlap(options.collection, options.split, options.output, options.tokenizer)
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _best(options: argparse.Namespace) -> str:
+    write_run(options.output, best_of(options.collection, options.split, options.run, options.measure))
+    return f"the best of {len(options.run)} runs for each query by {options.measure}"
+
+
+def _word_pieces(options: argparse.Namespace) -> str:
+    from eval.runs import tokenizer_folder
+
+    write_word_pieces(tokenizer_folder(options.tokenizer), options.output)
+    return f"counts the word pieces of {options.tokenizer}"
 
 
 def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line: OnBadLine = "error") -> list[str]:
@@ -137,53 +150,41 @@ def _rewrite(
     return reader.read, expanded
 
 
-def pooled(
-    collection: str, name: str, split: str, run: Path, depth: int, on_bad_line: OnBadLine = "error",
-    folder: Path | None = None,
-) -> Path:  # fmt: skip
-    """Write a BEIR folder with the queries of ``split``, their relevant documents and the top ``depth`` of ``run``.
-
-    Like SpaDE's validation corpus of BM25's top 100 (section 4), a pool stands in for a large collection when many
-    models are compared. Its documents are harder for BM25 than the documents left out.
-    """
-    source, folder = load_collection(collection), folder or pool_folder(name, split, depth)
-    queries = list(source.qrels(split))
-    ids = _needed(source, split, queries, run, depth)
-    _write_part(collection, split, folder, queries, ids, ids.__contains__, on_bad_line)
-    return folder
-
-
 def sampled(
     collection: str,
     split: str,
     folder: Path,
-    sample: Sample,
+    *,
+    queries: int | None = None,
+    documents: int | None = None,
+    seed: int = 1,
     run: Path | None = None,
     depth: int = 0,
     on_bad_line: OnBadLine = "error",
-) -> Path:
+) -> None:
     """Write a BEIR folder with a seeded random sample of a collection, the same on every machine.
 
-    With a ``run``, the sample holds the top ``depth`` documents of each query. SparTerm's development set (section
-    4.1) is 1,000 queries with BM25's top 1,000 passages of each, filled up to about a million passages.
+    It has ``queries`` queries with a relevant document (None: all judged ones), their relevant documents, with a
+    ``run`` its top ``depth`` documents of each, and others drawn at random up to ``documents`` (None: all others, or
+    with a run no others). So SpaDE validates on BM25's top 100 (section 4), and SparTerm's development set (section
+    4.1) is 1,000 queries with BM25's top 1,000 passages of each, filled up to about a million passages. Such documents
+    are harder for BM25 than those left out.
     """
     source = load_collection(collection)
     qrels = source.qrels(split)
-    relevant = [query for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())]
-    queries = sorted(relevant, key=lambda query: (_draw(query, sample.seed), query))[: sample.queries]
-    if len(queries) < (sample.queries or 0):
-        raise LearnedSparseError(
-            f"{source.name}, {split}: {len(queries):,} queries have relevant documents; sample fewer"
-        )
-    ids = _needed(source, split, queries, run, depth)
-    if sample.documents is not None:
-        last = _last_draw(source, ids, sample.documents - len(ids), sample.seed, on_bad_line)
-    else:
-        last = -1 if run else 2**64
-    _write_part(
-        collection, split, folder, queries, ids, lambda id: id in ids or _draw(id, sample.seed) <= last, on_bad_line
-    )
-    return folder
+    chosen = list(qrels)
+    if queries is not None:
+        relevant = [query for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())]
+        chosen = sorted(relevant, key=lambda query: (_draw(query, seed), query))[:queries]
+        if len(chosen) < queries:
+            raise LearnedSparseError(
+                f"{source.name}, {split}: {len(chosen):,} queries have relevant documents; sample fewer"
+            )
+    ids = _needed(source, split, chosen, run, depth)
+    last = -1 if run else 2**64
+    if documents is not None:
+        last = _last_draw(source, ids, documents - len(ids), seed, on_bad_line)
+    _write_part(collection, split, folder, chosen, ids, lambda id: id in ids or _draw(id, seed) <= last, on_bad_line)
 
 
 def _last_draw(source: Collection, ids: Set[str], count: int, seed: int, on_bad_line: OnBadLine) -> int:
@@ -294,11 +295,6 @@ def best_of(collection: str, split: str, runs: Sequence[Path], measure: str) -> 
     return {query: hits[number][query] for query, number in chosen.items() if query in hits[number]}
 
 
-def pool_folder(name: str, split: str, depth: int) -> Path:
-    """The folder that ``pooled`` writes."""
-    return home() / "data" / check_name(f"{name}-{split}-pool-{depth}", "pool")
-
-
 def write_word_pieces(tokenizer: Path, output: Path) -> None:
     """Write a checkpoint without weights: texts and queries are bags of the word pieces of ``tokenizer``, a folder.
 
@@ -333,51 +329,42 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(prog="python -m eval.reproduce.prepare", description=main.__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
-    add_parser = functools.partial(actions.add_parser)
-    export_parser = add_parser("export", help="topics.tsv and qrels.txt for stock Pyserini and trec_eval")
-    expand_parser = add_parser("expand", help="documents with docT5query's queries in one text, for BM25")
-    terms_parser = add_parser("new-terms", help="the new terms of docT5query's queries, for learned models")
-    pool_parser = add_parser("pool", help="the relevant documents of a split and the top of a run")
-    pieces_parser = add_parser("word-pieces", help="a checkpoint that counts word pieces, for BM25")
-    sample_parser = add_parser("sample", help="a seeded random sample of queries and documents")
-    overlap_parser = add_parser("overlap", help="judgements of the classes of SpaDE's Table 4, a file each")
-    best_parser = add_parser("best", help="for each query the best of several runs, an upper bound")
-    for sub in (export_parser, pool_parser, sample_parser, overlap_parser, best_parser):
-        sub.add_argument("--collection", required=True, metavar="NAME|DIR", help="the whole collection")
-        sub.add_argument("--split", required=True, help="split with the queries and judgements")
-    export_parser.add_argument("--documents", action="store_true", help="also write documents/documents.jsonl")
-    pool_parser.add_argument("--run", required=True, type=Path, metavar="FILE", help="BM25's run on the collection")
-    pool_parser.add_argument("--depth", required=True, type=positive, metavar="N", help="documents of each query")
-    sample_parser.add_argument("--queries", type=positive, metavar="N", help="default: all")
-    sample_parser.add_argument("--documents", type=positive, metavar="N", help="default: all, or those of --run")
-    sample_parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
-    sample_parser.add_argument("--run", type=Path, metavar="FILE", help="BM25's run, whose top documents are kept")
-    sample_parser.add_argument("--depth", type=positive, metavar="N", help="documents of each query of --run")
-    best_parser.add_argument("--run", required=True, nargs="+", type=Path, metavar="FILE", help="the runs")
-    best_parser.add_argument("--measure", required=True, metavar="M", help="for instance MRR@10")
-    for sub in (expand_parser, terms_parser):
-        sub.add_argument("--collection", required=True, metavar="NAME|DIR", help="the documents")
-        sub.add_argument(
-            "--expanded",
-            type=Path,
-            metavar="FILE|DIR",
-            help="predicted queries in the order of the documents, if these have none",
-        )
-    for sub in (pieces_parser, overlap_parser):
-        sub.add_argument(
-            "--tokenizer",
-            default="minilm",
-            metavar="DIR|HUB_ID",
-            help="a folder or a name on the Hub with a tokenizer.json; default: MiniLM's, which is bert-base-uncased's",
-        )
-    for sub in (export_parser, expand_parser, terms_parser, pool_parser, sample_parser):
-        add_bad_line_option(sub.add_argument)
-    for sub in (export_parser, expand_parser, terms_parser, pieces_parser, sample_parser, overlap_parser):
-        sub.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder to write")
-    pool_parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="folder to write (default: data/NAME-SPLIT-pool-N)"
-    )
-    best_parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="run to write")
+
+    def action(name: str, run: Callable[[argparse.Namespace], str], help_text: str, *, judged: bool = False) -> _Add:
+        sub = actions.add_parser(name, help=help_text)
+        sub.set_defaults(run_action=run)
+        sub.add_argument("--output", required=True, type=Path, metavar="PATH", help="file or folder to write")
+        if judged:
+            sub.add_argument("--collection", required=True, metavar="NAME|DIR", help="the whole collection")
+            sub.add_argument("--split", required=True, help="split with the queries and judgements")
+        return sub.add_argument
+
+    tokenizer = "a folder or a name on the Hub with a tokenizer.json; default: MiniLM's, which is bert-base-uncased's"
+    add = action("export", _export, "topics.tsv and qrels.txt for stock Pyserini and trec_eval", judged=True)
+    add("--documents", action="store_true", help="also write documents/documents.jsonl")
+    add_bad_line_option(add)
+    for add in (
+        action("expand", _expand, "documents with docT5query's queries in one text, for BM25"),
+        action("new-terms", _new_terms, "the new terms of docT5query's queries, for learned models"),
+    ):
+        add("--collection", required=True, metavar="NAME|DIR", help="the documents")
+        predicted = "predicted queries in the order of the documents, if these have none"
+        add("--expanded", type=Path, metavar="FILE|DIR", help=predicted)
+        add_bad_line_option(add)
+    add = action("sample", _sample, "some queries, what is relevant to them, the top of a run, others", judged=True)
+    add("--queries", type=positive, metavar="N", help="random queries (default: all judged ones)")
+    add("--documents", type=positive, metavar="N", help="number of documents (default: all, or those of --run)")
+    add("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
+    add("--run", type=Path, metavar="FILE", help="BM25's run, whose top documents are kept")
+    add("--depth", type=positive, metavar="N", help="documents of each query of --run")
+    add_bad_line_option(add)
+    add = action("overlap", _overlap, "judgements of the classes of SpaDE's Table 4, a file each", judged=True)
+    add("--tokenizer", default="minilm", metavar="DIR|HUB_ID", help=tokenizer)
+    add = action("best", _best, "for each query the best of several runs, an upper bound", judged=True)
+    add("--run", required=True, nargs="+", type=Path, metavar="FILE", help="the runs")
+    add("--measure", required=True, metavar="M", help="for instance MRR@10")
+    add = action("word-pieces", _word_pieces, "a checkpoint that counts word pieces, for BM25")
+    add("--tokenizer", default="minilm", metavar="DIR|HUB_ID", help=tokenizer)
     return parser
 
 

@@ -7,13 +7,11 @@ random weights. A row that cannot run fails here in minutes.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import random
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +21,28 @@ import yaml
 
 from encoders.training import data_source, load_recipe, to_mapping
 from eval.reproduce.leaderboard import write_leaderboard, write_report
-from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
+from eval.reproduce.matrix import (
+    BM25Row,
+    CheckpointRow,
+    Column,
+    CrossEncoderRow,
+    GivenRow,
+    Matrix,
+    ModelRow,
+    RecipeRow,
+    Row,
+    SystemRow,
+    Training,
+    slug,
+)
 from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.runner import Runner, only_one
-from eval.reproduce.steps import Step, log_of, marker_of, run_words
+from eval.reproduce.runner import Runner, in_this_process, only_one
+from eval.reproduce.steps import Step, record_of
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 from learned_sparse.core.locks import locked
-from learned_sparse.ray import command_of
 
 DOCUMENTS = 240
 TRAINING_QUERIES, QUERIES = 80, 12
@@ -142,10 +152,10 @@ class MadeUp:
             save_random_bert(folder, [*_WORDS, *_OTHER_WORDS], kind, layers)
         return str(folder)
 
-    def recipe(self, row: Row) -> str:
+    def recipe(self, row: RecipeRow) -> str:
         """File of the cut recipe of a row, with its changes."""
-        values = to_mapping(load_recipe(str(row.recipe), changes=row.changes))
-        name = slug(" ".join([Path(str(row.recipe)).stem, *row.changes]))[:60]
+        values = to_mapping(load_recipe(row.recipe, changes=row.changes))
+        name = slug(" ".join([Path(row.recipe).stem, *row.changes]))[:60]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         path = self.folder / "recipes" / f"{name}-{digest[:8]}.yaml"
         _write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
@@ -160,27 +170,6 @@ def rehearsed(matrix: Matrix, folder: Path) -> tuple[Matrix, MadeUp]:
     training = matrix.training and _training(matrix.training, made_up)
     verify = min(matrix.verify, DOCUMENTS // 4)
     return dataclasses.replace(matrix, columns=columns, rows=rows, training=training, verify=verify), made_up
-
-
-def run_here(step: Step, *, resume: bool = False) -> str | None:
-    """Run a step in this process, its output to its log; ``resume``: stop a training after its first step before."""
-    log = log_of(step)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    words = run_words(step, quiet=True)
-    with (
-        log.open("a", encoding="utf-8", newline="\n") as file,
-        contextlib.redirect_stdout(file),
-        contextlib.redirect_stderr(file),
-    ):
-        print(f"$ {step.command}")
-        try:
-            if resume:
-                command_of(step.module)([*words, "--max-seconds", "0"])
-            status = command_of(step.module)(words)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (every failure of a row is to be reported)
-            traceback.print_exc()
-            return f"{step.command}\n{type(error).__name__}: {error}; details in {log}"
-    return f"{step.command}\nexit status {status}; details in {log}" if status else None
 
 
 def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
@@ -244,17 +233,18 @@ def _column(column: Column, made_up: MadeUp) -> Column:
 
 def _row(row: Row, made_up: MadeUp) -> Row:
     """A row on made-up files, without the scores that the real one is compared with."""
-    changed: dict[str, Any] = {"expected": {}}
-    if row.recipe is not None:
+    files = made_up.folder / "collections" / "{collection}"
+    changed: dict[str, Any] = {"expected": {}} if isinstance(row, SystemRow) else {}
+    if isinstance(row, RecipeRow):
         changed |= {"recipe": made_up.recipe(row), "changes": ()}
-    if row.checkpoint is not None:
+    if isinstance(row, CheckpointRow):
         changed["checkpoint"] = made_up.backbone("masked-lm")
-    if row.cross_encoder is not None:
+    if isinstance(row, CrossEncoderRow):
         changed["cross_encoder"] = made_up.backbone("classifier")
-    if row.run is not None:
-        changed["run"] = str(made_up.folder / "collections" / "{collection}" / "runs" / "{split}.txt")
-    if row.expanded is not None:
-        changed["expanded"] = str(made_up.folder / "collections" / "{collection}" / _EXPANDED)
+    if isinstance(row, GivenRow):
+        changed["run"] = str(files / "runs" / "{split}.txt")
+    if isinstance(row, ModelRow | BM25Row) and row.expanded is not None:
+        changed["expanded"] = str(files / _EXPANDED)
     return dataclasses.replace(row, **changed)
 
 
@@ -274,7 +264,7 @@ def _splits(matrix: Matrix) -> Iterator[str]:
     yield from (column.split for column in matrix.columns.values())
     yield from (data_source(argument).get("split", "train") for argument in (matrix.training or Training(data=())).data)
     for row in matrix.rows.values():
-        if row.recipe is not None:
+        if isinstance(row, RecipeRow):
             recipe = load_recipe(row.recipe, changes=row.changes)
             yield from (source.split for source in recipe.data)
             yield (recipe.validation.split if recipe.validation else None) or "dev"
@@ -295,9 +285,11 @@ def rehearse(matrix: Matrix, name: str, *, rows: Sequence[str] = (), columns: Se
 
         def execute(step: Step) -> str | None:
             family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
-            error = run_here(step, resume=family is not None and family not in resumed)
-            resumed.update([family] if family else [])
-            return error
+            if family and family not in resumed:
+                resumed.add(family)
+                stopped = (*step.unkeyed_arguments, "--max-seconds", "0")
+                in_this_process(dataclasses.replace(step, unkeyed_arguments=stopped))
+            return in_this_process(step)
 
         with only_one(), locked(folder / "results"):
             runner = Runner(plan.steps, execute)
@@ -314,13 +306,13 @@ def rehearse(matrix: Matrix, name: str, *, rows: Sequence[str] = (), columns: Se
 def outcome(plan: Plan, failed: Mapping[Step, str]) -> Iterator[str]:
     """A line for each step: run, with its seconds, or failed, with the error; and one with the counts."""
     for step in plan.steps:
-        marker, broken = marker_of(step), next((need for need in step.needs if need in failed), None)
+        record, broken = record_of(step), next((need for need in step.needs if need in failed), None)
         if broken:
             yield f"not run           {step.title}: needs {broken.title}"
         elif step in failed:
             yield f"failed            {step.title}: {failed[step]}"
-        elif marker:
-            yield f"run    {marker.seconds:8.2f} s  {step.title}"
+        elif record:
+            yield f"run    {record.seconds:8.2f} s  {step.title}"
     cells = sum(not set(cell.steps) & failed.keys() for cell in plan.cells)
     yield f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed"
 

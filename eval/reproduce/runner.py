@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import itertools
 import logging
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from eval.reproduce.steps import (
     Kind,
     Step,
-    changes,
     examine,
-    is_done,
     log_of,
-    mark_done,
-    mark_failed,
-    marker_of,
     ordered,
+    record_file,
+    record_of,
     run_words,
-    unmark,
+    write_end,
 )
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 from learned_sparse.core.locks import locked
-from learned_sparse.core.settings import parse, read_yaml
 from learned_sparse.index.note import INDEX_MANIFEST
-from learned_sparse.ray import Resources, Tasks, command_of
+from learned_sparse.ray import Tasks, command_of
 
 _logger = logging.getLogger(__name__)
 ON_GPU: tuple[Kind, ...] = ("train", "encode", "encode-queries", "rerank")
@@ -52,33 +48,18 @@ Execute = Callable[[Step], str | None]
 """Runs the command of a step; returns the error, or None."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """Time of a step in seconds, and its error if it failed."""
-
-    seconds: float
-    error: str | None = None
-
-
 class Runner:
     """Runs the steps of a plan in order. ``failed`` holds the error of failed steps and of steps that need them."""
 
-    def __init__(
-        self,
-        steps: Sequence[Step],
-        execute: Execute,
-        stop: Callable[[], None] = lambda: None,
-        interrupt: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``stop`` ends what ``execute`` has started in other threads; it is called on an error.
-
-        ``interrupt`` is called on Ctrl-C, which processes of this machine receive by themselves.
-        """
+    def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[bool], None] = lambda _: None) -> None:
+        """``stop`` ends what ``execute`` has started; it is called on an error, with whether that is Ctrl-C."""
         self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
-        self._interrupt = interrupt
         self._done, self.failed = examine(self._steps)
         self.todo = [step for step in self._steps if step not in self._done and step not in self.failed]
-        """Steps that are not done yet, in order; one whose needs are done again with equal output is skipped later."""
+        """Steps that are not done yet, in order."""
+        self._seconds: dict[Kind, list[float]] = {}
+        for step in self._done:
+            self._note_seconds(step)
 
     @property
     def done(self) -> int:
@@ -88,20 +69,17 @@ class Runner:
     def run(self, jobs: int = 1) -> None:
         """Run ``todo``, ``jobs`` steps at once; a step of kind "costs" measures times and so runs alone."""
         pool = ThreadPoolExecutor(jobs) if jobs > 1 else _CallingThread()
-        running: dict[Future[Outcome], Step] = {}
+        running: dict[Future[str | None], Step] = {}
         try:
             while self.todo or running:
                 while len(running) < jobs and (step := self._next(list(running.values()))):
                     self.todo.remove(step)
-                    _logger.info("%s %s ...", self._progress(), step.title)
+                    _logger.info("%s %s ...%s", self._progress(), step.title, self._time_left(jobs))
                     running[pool.submit(run_step, step, self._execute, alone=jobs == 1)] = step
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     self._end(running.pop(future), future.result())
-        except KeyboardInterrupt:  # processes of this machine save their state
-            self._interrupt()
-            raise
-        except BaseException:
-            self._stop()
+        except BaseException as error:
+            self._stop(isinstance(error, KeyboardInterrupt))
             raise
         finally:
             pool.shutdown()
@@ -113,22 +91,36 @@ class Runner:
                 self.todo.remove(step)
                 self.failed[step] = self.failed[broken]
             elif self._done.issuperset(step.needs):
-                if is_done(step):  # its needs were done again, with the output they had before
-                    self.todo.remove(step)
-                    self._done.add(step)
-                    continue
                 has_costs = any(other.kind == "costs" for other in (step, *running))
                 if not (has_costs and running):
                     return step
         return None
 
-    def _end(self, step: Step, outcome: Outcome) -> None:
-        if outcome.error is not None:
-            _logger.info("%s %s: FAILED\n%s", self._progress(), step.title, outcome.error)
-            self.failed[step] = outcome.error
+    def _end(self, step: Step, error: str | None) -> None:
+        if error is not None:
+            _logger.info("%s %s: FAILED\n%s", self._progress(), step.title, error)
+            self.failed[step] = error
             return
         self._done.add(step)
-        _logger.info("%s %s: %.1f s", self._progress(), step.title, outcome.seconds)
+        _logger.info("%s %s: %.1f s", self._progress(), step.title, self._note_seconds(step))
+
+    def _note_seconds(self, step: Step) -> float:
+        """The seconds that a finished step took; other steps of its kind are expected to take as long."""
+        seconds = record.seconds if (record := record_of(step)) else 0.0
+        self._seconds.setdefault(step.kind, []).append(seconds)
+        return seconds
+
+    def _time_left(self, jobs: int) -> str:
+        """The time of the steps that have not finished, in words; empty before one has.
+
+        Each is expected to take as long as the finished steps of its kind on average, or else as those of any kind.
+        """
+        if not self._seconds:
+            return ""
+        of_kind = {kind: statistics.fmean(seconds) for kind, seconds in self._seconds.items()}
+        of_any = statistics.fmean(second for seconds in self._seconds.values() for second in seconds)
+        left = (step for step in self._steps if step not in self._done and step not in self.failed)
+        return f" (about {_duration(sum(of_kind.get(step.kind, of_any) for step in left) / jobs)} left)"
 
     def _progress(self) -> str:
         width = len(str(len(self._steps)))
@@ -152,46 +144,33 @@ class OwnProcess:
                 words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment
             )
         self._running.add(process)
-        try:
-            status = process.wait()
-        except KeyboardInterrupt:  # the process gets the signal too: wait until it has saved its state
-            process.wait()
-            raise
-        except BaseException:
-            self.stop()
-            raise
-        finally:
-            self._running.discard(process)
+        status = process.wait()
+        self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
         return _failure(step, status, log) if status else None
 
-    def stop(self) -> None:
-        """Terminate all running processes and wait for their end."""
+    def stop(self, interrupted: bool) -> None:
+        """Terminate all running processes, which Ctrl-C has reached already, and wait until their state is saved."""
         running = list(self._running)
-        for process in running:
+        for process in running if not interrupted else ():
             process.terminate()
         for process in running:
             process.wait()
 
 
 class OnCluster:
-    """Runs each command as a task of a Ray cluster, with the resources of its kind of step; output goes to its log."""
+    """Runs each command as a task of a Ray cluster, with an equal share of it; output goes to its log."""
 
-    def __init__(self, commands: Tasks, stated: Mapping[str, Resources]) -> None:
-        """``stated``: resources of kinds of steps; others take those of one worker, a GPU only in ``ON_GPU``."""
-        self._commands, self._stated = commands, stated
+    def __init__(self, commands: Tasks) -> None:
+        self._commands = commands
 
     def __call__(self, step: Step) -> str | None:
         """Run the command; the error holds the last lines of the log."""
-        default = self._commands.default
-        if step.kind not in ON_GPU:
-            default = dataclasses.replace(default, gpus=0)
-        resources = self._stated.get(step.kind, default)
-        if not self._commands.fits(resources):
-            return f"{step.command}\nno node of the cluster has what steps of kind {step.kind} need: {resources}"
+        share = self._commands.default
+        share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
         log = _begun_log(step)
-        status = self._commands.run(step.module, run_words(step, quiet=True), log, resources)
+        status = self._commands.run(step.module, run_words(step, quiet=True), log, share)
         return _failure(step, status, log) if status else None
 
 
@@ -205,45 +184,48 @@ class _CallingThread(Executor):
         return future
 
 
-def run_step(step: Step, execute: Execute, *, alone: bool = True) -> Outcome:
-    """Run a step whose needs are done, and mark it as done or failed.
+def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
+    """Run a step whose needs are done, and record its end; returns the error if it failed.
 
-    Output of the step with other inputs is renamed first, and removed when the step is done, except a checkpoint,
-    which is never removed. Output without a marker stays: the command confirms it, resumes it, or refuses it if it was
-    made with other settings. An exception of ``execute`` leaves no marker, so the step is tried again next time.
+    Output of the step with other inputs, which only plain names can hide, gets the time of its end as a suffix. Output
+    without a record stays: the command confirms it, resumes it, or refuses it if it was made with other settings.
     """
-    started, inputs = time.perf_counter(), step.inputs  # as they are now: a file may change while the step runs
+    started = time.perf_counter()
     _set_outdated_aside(step)
     error = None if _is_complete_index(step) else execute(step)
-    seconds = time.perf_counter() - started
     missing = [path for path in step.writes if not path.exists()]
     if error is None and missing:
         error = f"{missing[0]}: not written, although the command ended well"
-    outdated = [path for path in map(_aside, step.writes) if path.exists()]
-    if error is None:
-        mark_done(step, inputs, seconds, alone=alone)
-        for path in outdated:
-            _remove(path)
-    else:
-        error += f"\nearlier output is kept as {', '.join(map(str, outdated))}" if outdated else ""
-        mark_failed(step, error, seconds)
-    return Outcome(seconds=seconds, error=error)
+    write_end(step, time.perf_counter() - started, alone=alone, error=error)
+    return error
 
 
-def in_this_process(step: Step) -> str | None:
-    """Run the command's ``main`` in this process, so that its imports are shared by all steps; print the command."""
-    print(f"\n$ {step.command}", flush=True)
-    status = command_of(step.module)(run_words(step, quiet=False))
-    if status:
-        raise LearnedSparseError(f"python -m {step.module}: exit status {status}; see above")
-    return None
+def in_this_process(step: Step, *, display: bool = False) -> str | None:
+    """Run the command's ``main`` in this process, so that its imports are shared by all steps.
+
+    Its output goes to its log, or with ``display`` to the terminal.
+    """
+    words = run_words(step, quiet=not display)
+    with contextlib.ExitStack() as stack:
+        if display:
+            print(f"\n$ {step.command}", flush=True)
+            details = ""
+        else:
+            file = stack.enter_context(_begun_log(step).open("a", encoding="utf-8", newline="\n"))
+            stack.enter_context(contextlib.redirect_stdout(file))
+            stack.enter_context(contextlib.redirect_stderr(file))
+            details = f"; details in {log_of(step)}"
+        try:
+            status = command_of(step.module)(words)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (a step that fails leaves the others)
+            traceback.print_exc()
+            return f"{step.command}\n{type(error).__name__}: {error}{details}"
+    return f"{step.command}\nexit status {status}{details}" if status else None
 
 
-@contextmanager
-def only_one() -> Iterator[None]:
+def only_one() -> contextlib.AbstractContextManager[bool]:
     """Lock the home folder against other runners."""
-    with locked(home() / "reproduce"):
-        yield
+    return locked(home() / "reproduce")
 
 
 def check_disk_space(steps: Sequence[Step]) -> str:
@@ -257,16 +239,6 @@ def check_disk_space(steps: Sequence[Step]) -> str:
             "folder on another disk"
         )
     return f"about {_size(needed)} of {_size(free)} free in {home()}"
-
-
-def read_resources(path: Path | None) -> dict[str, Resources]:
-    """What kinds of steps take of a node, of a YAML file: ``train: {cpus: 8, gpus: 1, memory_gb: 40}``."""
-    parsed: dict[str, Resources] = {}
-    for kind, values in (read_yaml(path) if path else {}).items():
-        if kind not in get_args(Kind):
-            raise LearnedSparseError(f"{path}: no kind of step {kind!r}{did_you_mean(kind, get_args(Kind))}")
-        parsed[kind] = parse(Resources, values, f"{path}: {kind}")
-    return parsed
 
 
 def free_bytes() -> int:
@@ -286,6 +258,17 @@ def _size(count: float) -> str:
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
 
 
+def _duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> _duration(89), _duration(100), _duration(10_000)
+    ('89 s', '2 min', '2.8 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def _begun_log(step: Step) -> Path:
     """The log of a step, with the command at its end."""
     log = log_of(step)
@@ -296,49 +279,26 @@ def _begun_log(step: Step) -> Path:
 
 
 def _failure(step: Step, status: int, log: Path) -> str:
-    return f"{step.command}\nexit status {status}; {log} ends with\n{_last_lines(log)}"
-
-
-def _last_lines(log: Path) -> str:
-    """The end of a log, indented."""
+    """The error of a command with the last lines of its log."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 2**16))
         lines = file.read().decode("utf-8", errors="replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
+    end = "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
+    return f"{step.command}\nexit status {status}; {log} ends with\n{end}"
 
 
 def _set_outdated_aside(step: Step) -> None:
-    """Rename output that was made with other inputs; the marker goes last, so that a killed renaming is repeated."""
-    marker = marker_of(step)
-    if marker is None or marker.key == step.key:
+    """Rename output that was made with other inputs; the record goes last, so that a killed renaming is repeated."""
+    record = record_of(step)
+    if record is None or record.key == step.key:
         return
-    _logger.info("  %s: done again: %s", step.title, "; ".join(changes(marker, step)[:3]))
+    suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(record.finished))
     for path in step.writes:
-        if path.exists() and step.kind == "train":
-            kept = _unused(path.with_name(f"{path.name}-{marker.key[:8]}"))
+        if path.exists():
+            kept = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
             path.rename(kept)
-            _logger.info("  %s: the earlier checkpoint is now %s", step.title, kept)
-        elif path.exists():
-            _remove(_aside(path))
-            path.rename(_aside(path))
-    unmark(step)
-
-
-def _aside(path: Path) -> Path:
-    """Name of outdated output until its step is done again."""
-    return path.with_name(f".{path.name}.outdated")
-
-
-def _unused(path: Path) -> Path:
-    """``path``, or with a number if there is such a path."""
-    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-    return next(name for name in itertools.chain([path], numbered) if not name.exists())
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+            _logger.info("  %s: made with other inputs; it is now %s", path, kept)
+    record_file(step).unlink()
 
 
 def _is_complete_index(step: Step) -> bool:

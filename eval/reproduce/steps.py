@@ -1,4 +1,4 @@
-"""A step of a leaderboard: one command, its inputs and outputs, and the marker file that says it is done."""
+"""A step of a leaderboard: one command, its inputs and outputs, and the record that says how it ended."""
 
 from __future__ import annotations
 
@@ -9,30 +9,28 @@ import platform
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from encoders.checkpoints.notes import NOTES, read_notes
 from eval.reproduce.matrix import DATA
-from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, read_json, read_record, sha256, write_json, write_record
 from learned_sparse.core.settings import parse
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences, versions
+from learned_sparse.jsonvector.manifest import as_text, differences, versions
 
 Kind = Literal[
     "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "rerank",
     "evaluate", "costs",
 ]  # fmt: skip
 """``prepare``: documents or a tokenizer converted to the form that another step reads."""
+VERSIONS: dict[Kind, int] = dict.fromkeys(get_args(Kind), 1)
+"""Version of the output of each kind of step. Raise it when a change of the code changes what such a step writes."""
 HOME = "{home}"
 """Stands for the home folder in keys, errors and commands that are stored."""
-_FROM_INPUTS: tuple[Kind, ...] = ("index", "index-bm25", "verify", "costs")
-"""Steps whose output is determined by their inputs, although its bytes are not: Lucene's random ids, times."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,34 +68,23 @@ class Step:
         """The command line as a person types it."""
         return shlex.join(["python", "-m", self.module, *self.words])
 
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Everything that decides the result, as JSON; the paths of ``--data`` and of the home folder do not.
-
-        Of steps that this one needs, the digest of the output counts: a model that was trained again with another
-        outcome is another input. It is None before the needed step is done.
-        """
-        return {
-            **self.made_of,
-            "needs": {step.name: marker.digest if (marker := marker_of(step)) else None for step in self.needs},
-            "learned_sparse": __version__,
-        }
-
-    @property
-    def made_of(self) -> dict[str, Any]:
-        """The part of ``inputs`` that is known before anything is run; of needed steps, the names."""
-        return {
-            "module": self.module,
-            "arguments": [self.neutral(word) for word in self.arguments],
-            "needs": [step.name for step in self.needs],
-            "reads": self._fingerprints(),
-            "facts": json.loads(self.neutral(json.dumps(self.facts))),
-        }
-
-    @property
+    @cached_property
     def key(self) -> str:
-        """SHA-256 of ``inputs``: steps with equal keys have equal results."""
-        return json_digest(self.inputs)
+        """SHA-256 of all that decides the result; the paths of ``--data`` and of the home folder do not.
+
+        Raises LearnedSparseError if an input file is missing.
+        """
+        return json_digest(
+            {
+                "kind": self.kind,
+                "version": VERSIONS[self.kind],
+                "module": self.module,
+                "arguments": [self.neutral(word) for word in self.arguments],
+                "needs": [step.key for step in self.needs],
+                "reads": self._fingerprints(),
+                "facts": json.loads(self.neutral(json.dumps(self.facts))),
+            }
+        )
 
     def _fingerprints(self) -> dict[str, str]:
         """Fingerprint of each of ``reads`` by the last two parts of its path; a repeated name is numbered."""
@@ -117,20 +104,21 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marker:
-    """Content of ``home()/reproduce/done/NAME.json``: what a finished step read and wrote."""
+class Record:
+    """Content of ``home()/reproduce/steps/NAME.json``: how the last run of a step ended."""
 
     key: str
     command: str
+    error: str | None
+    """None: the step is done."""
     seconds: float
     alone: bool
     """Whether no other step ran at the same time, so that times can be compared."""
-    inputs: dict[str, Any]
-    written: dict[str, Any] = field(default_factory=dict)
-    """``{file: [bytes, modification time in nanoseconds]}``."""
-    digest: str
-    """Digest of the output's content, an input of the steps that need this one."""
-    provenance: dict[str, Any] = field(default_factory=dict)
+    finished: float
+    """Time of the end, in seconds since 1970."""
+    needs: dict[str, float]
+    """``finished`` of each step that this one needs: it is done again after them."""
+    provenance: dict[str, Any]
     """``provenance()`` when the step was run, which does not decide whether the step is done."""
 
 
@@ -166,56 +154,49 @@ def examine(steps: Iterable[Step]) -> tuple[set[Step], dict[Step, str]]:
 
 
 def status_of(steps: Sequence[Step]) -> tuple[Status, str | None]:
-    """Whether all ``steps`` are done and current; for a failed step also its error."""
+    """Whether all ``steps`` are done; for a failed step also its error."""
     done, missing = examine(steps)
     for step in ordered(steps):
-        if error := missing.get(step) or (None if step in done else error_of(step)):
+        record = record_of(step)
+        failed = record.error if record and step not in done | missing.keys() and record.key == step.key else None
+        if error := missing.get(step) or failed:
             return "failed", error
     return ("done" if done.issuperset(steps) else "absent"), None
 
 
 def is_done(step: Step) -> bool:
-    """Whether the step was done with these inputs and its output is unchanged; raise if an input file is missing.
+    """Whether the step was done with these inputs and its output exists; raise if an input file is missing.
 
     The steps that it needs must be done.
     """
-    key, marker = step.key, marker_of(step)
-    return marker is not None and marker.key == key and marker.written == _output_state(step)
+    key, record = step.key, record_of(step)
+    if record is None or record.key != key or record.error is not None or record.needs != _finished(step.needs):
+        return False
+    return all(path.exists() for path in step.writes)
 
 
-def marker_of(step: Step) -> Marker | None:
-    """The marker under the step's name, perhaps of other inputs; None if there is none, or one without a digest."""
-    path = _path("done", step)
-    content = read_record(path) if path.is_file() else {}
-    return parse(Marker, content, str(path)) if "digest" in content else None  # earlier versions stored none
+def record_of(step: Step) -> Record | None:
+    """The record under the step's name, perhaps of other inputs; None if there is none."""
+    path = record_file(step)
+    return parse(Record, read_record(path), str(path)) if path.is_file() else None
 
 
-def mark_done(step: Step, inputs: dict[str, Any], seconds: float, *, alone: bool) -> None:
-    """Write the step's marker and forget its last error; ``inputs`` are ``step.inputs`` when the step began."""
-    marker = Marker(
-        key=json_digest(inputs), command=step.command, seconds=round(seconds, 3), alone=alone, inputs=inputs,
-        written=_output_state(step), digest=output_digest(step), provenance=provenance(),
+def record_file(step: Step) -> Path:
+    """The file of the step's record."""
+    return _path("steps", step)
+
+
+def write_end(step: Step, seconds: float, *, alone: bool, error: str | None = None) -> None:
+    """Write the record of a step that has just ended, with an ``error`` if it failed."""
+    record = Record(
+        key=step.key, command=step.command, error=error, seconds=round(seconds, 3), alone=alone, finished=time.time(),
+        needs=_finished(step.needs), provenance=provenance(),
     )  # fmt: skip
-    write_record(_path("done", step), asdict(marker))
-    _path("failed", step).unlink(missing_ok=True)
+    write_record(record_file(step), asdict(record))
 
 
-def mark_failed(step: Step, error: str, seconds: float) -> None:
-    """Keep the error of a step until the step is done."""
-    content = {"key": step.key, "error": error, "seconds": round(seconds, 3), "provenance": provenance()}
-    write_json(_path("failed", step), content)
-
-
-def unmark(step: Step) -> None:
-    """Remove the marker under the step's name."""
-    _path("done", step).unlink(missing_ok=True)
-
-
-def error_of(step: Step) -> str | None:
-    """Error of the last try with the same inputs, None if there was none."""
-    path = _path("failed", step)
-    content = read_json(path) if path.is_file() else {}
-    return str(content["error"]) if content and content.get("key") == step.key else None
+def _finished(steps: Iterable[Step]) -> dict[str, float]:
+    return {step.name: record.finished for step in steps if (record := record_of(step))}
 
 
 def provenance() -> dict[str, Any]:
@@ -250,8 +231,8 @@ def run_words(step: Step, *, quiet: bool) -> list[str]:
 
 def times_of(step: Step) -> dict[str, Any] | None:
     """Documents and seconds of an encoding without start-up and loading; None if another step ran at the same time."""
-    path, marker = _path("times", step), marker_of(step)
-    return dict(read_json(path)) if marker and marker.alone and path.is_file() else None
+    path, record = _path("times", step), record_of(step)
+    return dict(read_json(path)) if record and record.alone and path.is_file() else None
 
 
 def log_of(step: Step) -> Path:
@@ -259,49 +240,19 @@ def log_of(step: Step) -> Path:
     return home() / "reproduce" / "logs" / f"{step.name}.log"
 
 
-def changes(marker: Marker, step: Step) -> list[str]:
-    """Differences between the inputs of a marker and of a step, one line each."""
-    before, now = dict(marker.inputs), dict(step.inputs)
-    arguments = _changed_arguments(before.pop("arguments"), now.pop("arguments"))
-    return ([arguments] if arguments else []) + [
-        # keys are 64 hexadecimal digits: the name of the changed input says more
-        f"{field.removeprefix('needs.')} changed"
-        if field.startswith(("needs.", "reads."))
-        else as_text({field: values})
-        for field, values in differences(before, now).items()
-    ]
-
-
 def other_versions(steps: Sequence[Step]) -> list[str]:
-    """Differences between the versions that some of ``steps`` were done with and the present ones."""
-    known = [marker.provenance["versions"] for step in steps if (marker := marker_of(step)) and marker.provenance]
-    return list(
-        dict.fromkeys(
-            as_text({name: values}) for before in known for name, values in differences(before, _versions()).items()
-        )
-    )
+    """Differences between the commits and versions that some of ``steps`` were done with and the present ones."""
+    now = _versions_of(provenance())
+    known = [_versions_of(record.provenance) for step in steps if (record := record_of(step))]
+    return list(dict.fromkeys(as_text({name: pair}) for one in known for name, pair in differences(one, now).items()))
 
 
-def output_digest(step: Step) -> str:
-    """Digest of what a finished step has written: equal outputs have equal digests, whenever they were made."""
-    if step.kind in _FROM_INPUTS:
-        return step.key
-    return json_digest({step.neutral(str(path)): fingerprint(path) for path in step.writes})
+def _versions_of(record: dict[str, Any]) -> dict[str, Any]:
+    return {"commit": record["commit"], **record["versions"]}
 
 
 def fingerprint(path: Path) -> str:
-    """Digest of the content of a file, a checkpoint, encoded texts or any other folder, without times.
-
-    The records of a checkpoint and of encoded texts hold the hashes of their files, which are not read again.
-    """
-    if (path / NOTES).is_file():
-        with suppress(LearnedSparseError):  # the step that reads a broken checkpoint reports it
-            if (notes := read_notes(path)).files:
-                content = asdict(notes)
-                return json_digest({key: value for key, value in content.items() if key not in {"recipe", "training"}})
-    if (path / MANIFEST).is_file():
-        manifest = Manifest.load(path)
-        return json_digest([manifest.settings(), [asdict(part) for part in manifest.parts]])
+    """Digest of the content of a file, or of all files of a folder, without times."""
     if path.is_dir():
         return json_digest({file.relative_to(path).as_posix(): _file_hash(file) for file in _files(path)})
     if not path.is_file():
@@ -315,7 +266,9 @@ def json_digest(content: Any) -> str:
 
 
 def _file_hash(path: Path) -> str:
-    return _hash_once(str(path.resolve()), *_file_state(path), store=home() / "reproduce" / "files.json")
+    stat = path.stat()
+    store = home() / "reproduce" / "files.json"
+    return _hash_once(str(path.resolve()), stat.st_size, stat.st_mtime_ns, store=store)
 
 
 @cache
@@ -358,31 +311,9 @@ def _values(path: Path, key: str) -> Iterator[str]:
     yield from (line.partition(":")[2].strip() for line in lines if line.startswith(key))
 
 
-def _file_state(path: Path) -> list[int]:
-    """Size in bytes and time of the last change in nanoseconds."""
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns]
-
-
-def _output_state(step: Step) -> dict[str, Any]:
-    """``{file: [bytes, nanoseconds]}`` of all files below the step's output paths."""
-    files = (file for path in step.writes for file in (_files(path) if path.is_dir() else [path]))
-    return {step.neutral(str(file)): _file_state(file) for file in files if file.is_file()}
-
-
 def _files(folder: Path) -> list[Path]:
     """All files below a folder; those of a killed command, such as locks, begin with a dot."""
     return sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.startswith("."))
-
-
-def _changed_arguments(before: Sequence[str], now: Sequence[str]) -> str:
-    """The arguments that only one of two command lines has.
-
-    >>> _changed_arguments(["--bits", "8"], ["--bits", "4"]), _changed_arguments(["--a"], ["--a"])
-    ('8 before, 4 now', '')
-    """
-    removed, added = [word for word in before if word not in now], [word for word in now if word not in before]
-    return f"{' '.join(removed) or 'nothing'} before, {' '.join(added) or 'nothing'} now" if removed or added else ""
 
 
 def _path(kind: str, step: Step) -> Path:

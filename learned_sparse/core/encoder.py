@@ -45,7 +45,7 @@ class Encoder(ABC):
     """
 
     terms: Sequence[str]
-    """Spelling of each dimension in Lucene; the ``terms`` of every batch returned."""
+    """Spelling of each dimension in Lucene; the ``terms`` of every batch of documents."""
     description: Mapping[str, Any]
     """Identity of the vectors as JSON values: settings, hashes of weights and tokenizer, data type, and so on. Two
     encoders with equal descriptions give the same vectors. No key is required. The plug-in reads five keys:

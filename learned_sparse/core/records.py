@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,10 +91,14 @@ class SparseBatch:
     def concatenate(
         cls, batches: Sequence[SparseBatch], order: Sequence[int] | npt.NDArray[np.int64] | None = None
     ) -> SparseBatch:
-        """All rows of ``batches`` (at least one batch, all over the same terms), or the rows with numbers ``order``.
+        """All rows of ``batches`` (at least one batch), or the rows with numbers ``order``; terms of all batches.
 
-        Allocates nothing large beside the result.
+        Allocates nothing large beside the result if all batches share their terms.
         """
+        if any(batch.terms is not batches[0].terms for batch in batches):
+            terms = list(dict.fromkeys(chain.from_iterable(batch.terms for batch in batches)))
+            every = (batch.row(number) for batch in batches for number in range(len(batch)))
+            batches = [cls.from_dicts(every, batches[0].values.dtype, terms=terms)]
         lengths = np.concatenate([np.diff(batch.indptr) for batch in batches])
         if order is None:
             indices, values = [batch.indices for batch in batches], [batch.values for batch in batches]

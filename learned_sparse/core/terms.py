@@ -14,6 +14,8 @@ EMPTY_TERM = "[empty-vector]"
 NO_TERMS = "[no-terms]"
 """Placeholder for a query without terms in a topics file, where Pyserini cannot read an empty text; no document
 contains this term."""
+BM25_PREFIX = "b:"
+"""Begins the terms of BM25 in vectors that join a model with it."""
 RESERVED = frozenset({EMPTY_TERM, NO_TERMS})
 
 LONGEST_TERM = 254

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -87,35 +86,16 @@ def length_in_lucene(length: int) -> int:
 class AnalyzedText(Encoder):
     """Queries of BM25: the weight of a term is how often Lucene's English analyzer finds it. ``encode`` starts Java."""
 
+    terms: Sequence[str] = ()
+    """Terms known before any text: none. Each batch has the terms of its texts."""
     description: Mapping[str, Any] = {"architecture": "analyzer", "scoring": "bm25"}
     quantizer: Quantizer = Quantizer(1.0)  # counts are impacts as they are
     dense_terms = 1024
 
-    def __init__(self) -> None:
-        self.terms: Sequence[str] = []
-        """All terms so far; new ones are added at the end."""
-        self._numbers: dict[str, int] = {}
-        self._adding = threading.Lock()
-
     def encode(self, texts: Sequence[str]) -> SparseBatch:
-        """Weights of ``texts``, one row each."""
-        from learned_sparse.lucene.searchers import english_tokens
-
-        indptr, indices, values = [0], list[npt.NDArray[np.int32]](), list[npt.NDArray[np.float32]]()
-        for text in texts:
-            counts = Counter(term for term, _, _ in english_tokens(text))
-            numbers = self._known(counts)
-            order = np.argsort(list(numbers))
-            indices.append(np.array(list(numbers), np.int32)[order])
-            values.append(self._weights(indices[-1], np.array(list(numbers.values()))[order], counts.total()))
-            indptr.append(indptr[-1] + len(numbers))
-        empty = SparseBatch.from_dicts([])
-        return SparseBatch(
-            np.array(indptr, np.int64),
-            np.concatenate([empty.indices, *indices]),
-            np.concatenate([empty.values, *values]),
-            self.terms,
-        )
+        """Weights of ``texts``, one row each, without terms that Lucene cannot store."""
+        rows = ({term: n for term, n in counts.items() if not unfit_reason(term)} for counts in map(_counted, texts))
+        return SparseBatch.from_dicts(rows)
 
     def explain(self, text: str) -> Reading:
         """One token for each word that is not a stop word, spelled as its term; occurrences share the weight."""
@@ -134,24 +114,6 @@ class AnalyzedText(Encoder):
         }
         return Reading(tokens=tokens, truncated=False, spelled=True, weights=weights, sources=sources)
 
-    def _known(self, counts: Mapping[str, int]) -> dict[int, int]:
-        """``{term id: count}`` of the terms that Lucene can store."""
-        with self._adding:
-            for term in counts:
-                if term not in self._numbers and not unfit_reason(term):
-                    self._numbers[term] = len(self._numbers)
-                    self.terms.append(term)  # type: ignore[attr-defined]
-        return {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
-
-    def _weights(
-        self,
-        numbers: npt.NDArray[np.int32],  # noqa: ARG002
-        counts: npt.NDArray[Any],
-        length: int,  # noqa: ARG002
-    ) -> npt.NDArray[np.float32]:
-        """Weights of the terms of one text from their ``counts``."""
-        return counts.astype(np.float32)
-
 
 class Bm25Documents(AnalyzedText):
     """Documents of BM25, whose statistics are known; a term that no document has gets no weight.
@@ -160,7 +122,6 @@ class Bm25Documents(AnalyzedText):
     """
 
     def __init__(self, statistics: Bm25Statistics) -> None:
-        super().__init__()
         self.terms = [term for term in statistics.frequencies if not unfit_reason(term)]
         self._numbers = {term: number for number, term in enumerate(self.terms)}
         self.statistics = statistics
@@ -173,13 +134,24 @@ class Bm25Documents(AnalyzedText):
         }  # fmt: skip
         self.quantizer = Quantizer((2**BITS - 1) / float(statistics.idf(np.ones(1, np.int64))[0]), BITS)
 
-    def _known(self, counts: Mapping[str, int]) -> dict[int, int]:
-        known = {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
-        self.dropped += len(counts) - len(known)
-        return known
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        """Weights of ``texts``, one row each."""
+        empty = SparseBatch.from_dicts([])
+        indptr, indices, values = [0], [empty.indices], [empty.values]
+        for counts in map(_counted, texts):
+            known = {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
+            self.dropped += len(counts) - len(known)
+            numbers = np.array(sorted(known), np.int32)
+            frequencies = np.array([known[number] for number in numbers.tolist()], np.float64)
+            saturation = self.statistics.saturation(counts.total())
+            values.append((self._idf[numbers] * frequencies / (frequencies + saturation)).astype(np.float32))
+            indices.append(numbers)
+            indptr.append(indptr[-1] + len(numbers))
+        return SparseBatch(np.array(indptr, np.int64), np.concatenate(indices), np.concatenate(values), self.terms)
 
-    def _weights(
-        self, numbers: npt.NDArray[np.int32], counts: npt.NDArray[Any], length: int
-    ) -> npt.NDArray[np.float32]:
-        weights: npt.NDArray[Any] = self._idf[numbers] * counts / (counts + self.statistics.saturation(length))
-        return weights.astype(np.float32)
+
+def _counted(text: str) -> Counter[str]:
+    """How often a text has each term of Lucene's English analyzer."""
+    from learned_sparse.lucene.searchers import english_tokens
+
+    return Counter(term for term, _, _ in english_tokens(text))

@@ -8,7 +8,6 @@ for each search: one index serves all. Read ``hybrid_sides`` first.
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,11 +22,12 @@ from learned_sparse.core.files import read_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, Reading, Sources, SparseBatch, Token
 from learned_sparse.core.settings import parse
+from learned_sparse.core.terms import BM25_PREFIX
 from learned_sparse.encode.bm25 import BITS, AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
-MODEL, WORDS = "m:", "b:"
+MODEL, WORDS = "m:", BM25_PREFIX
 PARTS = {MODEL: "model", WORDS: "BM25"}
 """Prefix of the terms of each part, and its name."""
 ALPHA = "hybrid_alpha"
@@ -77,13 +77,11 @@ class Hybrid(Encoder):
         self.description = {
             **model.description, "architecture": architecture, "hybrid": asdict(record), **described,
         }  # fmt: skip
-        self.terms: list[str] = [MODEL + term for term in model.terms]
+        self.terms = [MODEL + term for term in model.terms] + [WORDS + term for term in words.terms]
         self.checkpoint, self.environment, self.uses_expanded = model.checkpoint, model.environment, model.uses_expanded
         self.query_only_settings = model.query_only_settings | {ALPHA}
         self.dense_terms = (model.dense_terms or len(model.terms)) + words.dense_terms
         self._model, self._words, self._factors = model, words, factors
-        self._adding = threading.Lock()
-        self._add_terms()
 
     @classmethod
     def documents(cls, model: Encoder, words: Bm25Documents, record: HybridRecord, bits: int = BITS) -> Hybrid:
@@ -122,10 +120,12 @@ class Hybrid(Encoder):
         weights = model.encode_prepared(tokens), words.encode(texts)
         self.truncated += model.truncated - truncated
         self.dropped += model.dropped + words.dropped - dropped
-        self._add_terms()
         scaled = [batch.to_scipy() * factor for batch, factor in zip(weights, self._factors, strict=True)]
         rows = hstack(scaled, format="csr", dtype=np.float32)
-        return SparseBatch(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, self.terms)
+        terms = self.terms
+        if weights[1].terms is not words.terms:  # queries: the words of these texts alone
+            terms = [*terms, *(WORDS + term for term in weights[1].terms)]
+        return SparseBatch(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, terms)
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """Words of the model."""
@@ -162,12 +162,6 @@ class Hybrid(Encoder):
             weights={term: weights[term] for term in heaviest_first},
             sources=sources,
         )
-
-    def _add_terms(self) -> None:
-        """Add the words that BM25's side of queries has met."""
-        with self._adding:
-            known = len(self.terms) - len(self._model.terms)
-            self.terms += [WORDS + term for term in self._words.terms[known:]]
 
 
 def hybrid_sides(
@@ -250,16 +244,19 @@ def _measured(
     weights = SparseBatch.concatenate([encode_texts(documents, sample[at : at + _SAMPLE_STEP]) for at in steps])
     own = documents.quantizer
     quantizer = own if own and own.bits else Calibration(bits=BITS, percentile=percentile).find(weights, sample)
-    scale = quantizer.scale * (2**BITS - 1) / quantizer.largest
+    scale = _rounded(quantizer.scale * (2**BITS - 1) / quantizer.largest)
     spans = [_span(text) for text in sample[:PSEUDO_QUERIES]]
+    bm25_score = _typical_score(AnalyzedText().encode(spans), words.encode(sample))
     return HybridRecord(
-        model=Signal(scale=scale, unit=scale * _typical_score(encode_texts(queries, spans), weights)),
-        bm25=Signal(
-            scale=words.quantizer.scale,
-            unit=words.quantizer.scale * _typical_score(AnalyzedText().encode(spans), words.encode(sample)),
-        ),
+        model=Signal(scale=scale, unit=_rounded(scale * _typical_score(encode_texts(queries, spans), weights))),
+        bm25=Signal(scale=words.quantizer.scale, unit=_rounded(words.quantizer.scale * bm25_score)),
         statistics=dict(words.description),
     )
+
+
+def _rounded(number: float) -> float:
+    """Four digits, which are the same on all machines that encode a shard."""
+    return float(f"{number:.4g}")
 
 
 def _span(text: str) -> str:

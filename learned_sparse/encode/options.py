@@ -86,8 +86,8 @@ def _check(options: argparse.Namespace) -> None:
         (options.alpha is not None and not options.hybrid, "--alpha needs --with: it weighs a model and BM25"),
         (joins_documents and options.hybrid != BM25, f"--with {options.hybrid}: documents are encoded --with {BM25}"),
         (
-            joins_documents and (sharded or ray or segmented),
-            f"--with {BM25}: one process encodes whole documents; omit shards, --engine and --segment-length",
+            joins_documents and segmented,
+            f"--with {BM25}: BM25 scores whole documents; omit --segment-length",
         ),
         (
             options.queries and options.hybrid == BM25 and options.collection is None,

@@ -20,6 +20,7 @@ from learned_sparse.core.settings import parse
 from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector.manifest import (
     MANIFEST,
+    STATISTICS,
     Counts,
     Manifest,
     Part,
@@ -188,6 +189,8 @@ def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:
         for shard in shards:
             for path in sorted((shard / below).glob("part-*")):
                 path.replace(folder / below / path.name)
+    if (shards[0] / STATISTICS).is_file():  # of BM25, the same in each shard
+        (shards[0] / STATISTICS).replace(folder / STATISTICS)
     parts = sorted((part for manifest in manifests for part in manifest.parts), key=lambda part: part.file)
     return whole.finish(folder, parts, counts, first.warnings)
 

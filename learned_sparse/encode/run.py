@@ -243,7 +243,7 @@ def _encode_queries(
     manifest = dataclasses.replace(manifest, quantizer=quantizer, environment=dict(encoder.environment))
     impacts, statistics = quantizer.quantize(weights, ids)
     parts.begin(manifest)
-    warnings = write_queries(folder, queries, impacts, LuceneTerms(encoder.terms))
+    warnings = write_queries(folder, queries, impacts, LuceneTerms(weights.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
     counts = dataclasses.replace(

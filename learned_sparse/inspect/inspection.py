@@ -96,7 +96,7 @@ class IndexInspector:
         if self._is_text and settings:
             raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
         if self._is_text:
-            return QueryEncoder(AnalyzedText())  # a new one each time, because it keeps all terms that it has met
+            return QueryEncoder(AnalyzedText())
         with self._lock:
             if self._query_side and not settings:
                 return self._query_side

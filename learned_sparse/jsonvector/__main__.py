@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.jsonvector``: check vectors for what Anserini would change, or prune frequent terms."""
+"""``python -m learned_sparse.jsonvector``: check vectors for what Anserini would change, or prune them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ PRUNE = """\
 Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its
 gamma is 0.7); this command removes them from the vectors of any model, without encoding again. No query can match a
 removed term: measure again. `python -m eval.dimensions` shows what each share would remove.
+--keep-postings removes the smallest impacts instead, except those of BM25 (learned_sparse.encode --with bm25).
 
 examples:
   python -m learned_sparse.jsonvector prune --model splade --collection scifact --as splade-70 \\
       --max-document-frequency 0.7
   python -m learned_sparse.jsonvector prune --vectors VECTORS --output PRUNED --top-dimensions 50
+  python -m learned_sparse.jsonvector prune --vectors VECTORS --output PRUNED --keep-postings 0.5
   python -m learned_sparse.jsonvector prune --vectors SHARD-0 SHARD-1 --output PRUNED --max-document-frequency 0.5
 """
 SHOWN_TERMS = 10
@@ -70,7 +72,7 @@ def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check JsonVectorCollection files (exit status 1 if there are problems), or prune frequent terms."""
+    """Check JsonVectorCollection files (exit status 1 if there are problems), or prune frequent terms or impacts."""
     parser = CommandParser(prog="python -m learned_sparse.jsonvector", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="check every line, and compare with the manifest if there is one")
@@ -82,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     check.set_defaults(run=_check)
     pruning = commands.add_parser(
         "prune",
-        help="copy encoded documents without the terms that most documents have",
+        help="copy encoded documents without the terms that most documents have, or without the smallest impacts",
         epilog=PRUNE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -94,6 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     target("--output", type=Path, metavar="DIR", help="instead: folder of the result; each shard gets a folder")
     rule("--max-document-frequency", type=float, metavar="SHARE", help="remove terms of more documents (gamma)")
     rule("--top-dimensions", type=int, metavar="N", help="remove the N most frequent terms")
+    rule("--keep-postings", type=float, metavar="SHARE", help="keep the largest impacts, and all those of BM25")
     pruning.add_argument("--overwrite", action="store_true", help="replace an earlier result")
     pruning.set_defaults(run=_prune)
     options = parser.parse_args(argv)
@@ -125,13 +128,18 @@ def _prune(options: argparse.Namespace) -> int:
         targets,
         max_document_frequency=options.max_document_frequency,
         top_dimensions=options.top_dimensions,
+        keep_postings=options.keep_postings,
         overwrite=options.overwrite,
     )
     after = Counts.total(manifest.counts for manifest in manifests)
-    removed = manifests[0].options[PRUNING]["removed"]
+    record = manifests[0].options[PRUNING]
+    removed = record["removed"]
     share = 1 - after.postings / max(before.postings, 1)
     print(f"{after.written:,} documents, {after.postings:,} of {before.postings:,} postings")
-    print(f"{len(removed):,} terms with {share:.1%} of the postings removed; the most frequent:")
+    if "min_impact" in record:
+        print(f"{share:.1%} of the postings removed: impacts below {record['min_impact']}")
+    else:
+        print(f"{len(removed):,} terms with {share:.1%} of the postings removed; the most frequent:")
     for term, frequency in by_frequency(removed)[:SHOWN_TERMS]:
         print(f"  {term}: in {frequency / after.written:.1%} of the documents")
     if after.empty_vectors > before.empty_vectors:

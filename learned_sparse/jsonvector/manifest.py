@@ -268,8 +268,9 @@ def _vector_settings(manifest: Manifest) -> dict[str, object]:
     """The settings that all vectors of one index must share."""
     content = manifest.to_json()
     keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
-    pruned = sorted(manifest.options.get(PRUNING, {}).get("removed", []))
-    return {key: content[key] for key in keys} | {"pruned dimensions": pruned or None}
+    pruning = manifest.options.get(PRUNING, {})
+    pruned = {"pruned dimensions": sorted(pruning.get("removed", [])) or None, "min_impact": pruning.get("min_impact")}
+    return {key: content[key] for key in keys} | pruned
 
 
 def anserini_files(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Copy encoded documents without the terms that most documents have."""
+"""Copy encoded documents without the terms that most documents have, or without the smallest impacts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import dataclasses
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
-from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.core.terms import BM25_PREFIX, EMPTY_TERM
 from learned_sparse.jsonvector.manifest import (
     MANIFEST,
     PRUNING,
@@ -35,20 +36,24 @@ def prune(
     *,
     max_document_frequency: float | None = None,
     top_dimensions: int | None = None,
+    keep_postings: float | None = None,
     overwrite: bool = False,
 ) -> list[Manifest]:
     """Copy each of ``sources`` (an encoded collection, or its shards) to the target at the same position.
 
     Exactly one rule is given: remove the terms in more than a share ``max_document_frequency`` of the documents of all
-    sources (above 0, at most 1), or the ``top_dimensions`` most frequent terms (ties by code point). Documents stay,
-    with an empty vector if need be. Returns the manifests of the targets, whose ``options["pruning"]`` records the rule
-    and the removed terms with their document frequencies.
+    sources (above 0, at most 1), or the ``top_dimensions`` most frequent terms (ties by code point), or the postings
+    with the smallest impacts, so that at least a share ``keep_postings`` stays (equal impacts together). The last rule
+    leaves BM25's postings of a hybrid alone: they are few, and each one counts. Documents stay, with an empty vector if
+    need be. Returns the manifests of the targets, whose ``options["pruning"]`` records the rule, the removed terms with
+    their document frequencies, and the smallest impact that stays.
     """
-    share, top = max_document_frequency, top_dimensions
-    if (share is None) == (top is None):
-        raise LearnedSparseError("give one of --max-document-frequency SHARE and --top-dimensions N")
-    if share is not None and not 0 < share <= 1:
-        raise LearnedSparseError(f"--max-document-frequency {share}: give a share above 0 and at most 1")
+    share, top, keep = max_document_frequency, top_dimensions, keep_postings
+    if [share, top, keep].count(None) != 2:
+        raise LearnedSparseError("give one of --max-document-frequency, --top-dimensions and --keep-postings")
+    for option, value in (("--max-document-frequency", share), ("--keep-postings", keep)):
+        if value is not None and not 0 < value <= 1:
+            raise LearnedSparseError(f"{option} {value}: give a share above 0 and at most 1")
     if top is not None and top < 0:
         raise LearnedSparseError(f"--top-dimensions {top}: give 0 or more")
     if same := {target.resolve() for target in targets} & {source.resolve() for source in sources}:
@@ -59,19 +64,34 @@ def prune(
         documents = sum(manifest.counts.written for manifest in manifests)
         files = [source / part.file for source, m in zip(sources, manifests, strict=True) for part in m.parts]
         vectors = progress_bar((vector for _, vector, _ in read_objects(files)), "counting", "documents", documents)
-        frequencies = Counter(itertools.chain.from_iterable(vectors))
-        if share is not None:
-            removed = frequent_terms(frequencies, documents, share)
-            name, value = "max_document_frequency", share
+        record = {"documents": documents, "source_sha256": parts_sha256(manifests)}
+        if keep is not None:
+            record |= {"rule": {"keep_postings": keep}, "removed": {}}
+            record["min_impact"] = _min_impact(vectors, keep, _whole(manifests[0]))
         else:
-            removed = dict(by_frequency(frequencies)[:top])
-            name, value = "top_dimensions", top or 0
-        if frequencies and len(removed) == len(frequencies):
-            raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: removes every term; no query could match")
-        record = {
-            "rule": {name: value}, "documents": documents, "removed": removed, "source_sha256": parts_sha256(manifests),
-        }  # fmt: skip
+            frequencies = Counter(itertools.chain.from_iterable(vectors))
+            if share is not None:
+                removed, rule = frequent_terms(frequencies, documents, share), {"max_document_frequency": share}
+            else:
+                removed, rule = dict(by_frequency(frequencies)[:top]), {"top_dimensions": top or 0}
+            if frequencies and len(removed) == len(frequencies):
+                option = f"--max-document-frequency {share}" if top is None else f"--top-dimensions {top}"
+                raise LearnedSparseError(f"{option}: removes every term; no query could match")
+            record |= {"rule": rule, "removed": removed}
         return [_copy(s, f, manifest, record) for s, f, manifest in zip(sources, folders, manifests, strict=True)]
+
+
+def _whole(manifest: Manifest) -> tuple[str, ...]:
+    """Prefixes of the terms that lose no posting to ``keep_postings``: those of BM25 in a hybrid."""
+    return (BM25_PREFIX,) if "hybrid" in manifest.encoder else ()
+
+
+def _min_impact(vectors: Iterable[Mapping[str, int]], keep: float, whole: tuple[str, ...]) -> int:
+    """The largest impact that at least a share ``keep`` of the postings reach, those of ``whole`` not counted."""
+    postings = Counter(n for vector in vectors for term, n in vector.items() if not term.startswith(whole))
+    kept = itertools.accumulate(postings[impact] for impact in sorted(postings, reverse=True))
+    reached = zip(sorted(postings, reverse=True), kept, strict=True)
+    return next((impact for impact, count in reached if count >= keep * postings.total()), 1)
 
 
 def _written(folder: Path) -> list[Path]:
@@ -87,7 +107,8 @@ def _copy(source: Path, folder: Path, manifest: Manifest, record: Mapping[str, A
     before = {"before": manifest.options[PRUNING]} if PRUNING in manifest.options else {}
     pruned = dataclasses.replace(manifest, options={**manifest.options, PRUNING: {**record, **before}})
     parts = progress_bar(manifest.parts, f"pruning {source.name}", "files")
-    written = [_copy_part(source / part.file, folder / part.file, part, record["removed"]) for part in parts]
+    kept = partial(_kept, record["removed"], record.get("min_impact", 0), _whole(manifest))
+    written = [_copy_part(source / part.file, folder / part.file, part, kept) for part in parts]
     if (source / STATISTICS).is_file():
         shutil.copyfile(source / STATISTICS, folder / STATISTICS)
     totals = Counts.total(counts for _, counts in written)
@@ -96,11 +117,23 @@ def _copy(source: Path, folder: Path, manifest: Manifest, record: Mapping[str, A
     return pruned.finish(folder, [part for part, _ in written], counts)
 
 
-def _copy_part(source: Path, target: Path, part: Part, removed: Collection[str]) -> tuple[Part, Counts]:
+def _kept(
+    removed: Collection[str], min_impact: int, whole: tuple[str, ...], vector: Mapping[str, int]
+) -> dict[str, int]:
+    return {
+        term: impact
+        for term, impact in vector.items()
+        if term not in removed and (impact >= min_impact or term.startswith(whole))
+    }
+
+
+def _copy_part(
+    source: Path, target: Path, part: Part, kept: Callable[[Mapping[str, int]], dict[str, int]]
+) -> tuple[Part, Counts]:
     empty = postings = largest_impact = largest_sum = 0
     with open_part(target, compress=source.suffix == ".gz") as out:
         for _, vector, content in read_objects([source]):
-            impacts = {term: impact for term, impact in vector.items() if term not in removed}
+            impacts = kept(vector)
             pruned = {**content, "vector": impacts or {EMPTY_TERM: 1}}
             out.lines.write(orjson.dumps(pruned, option=orjson.OPT_APPEND_NEWLINE))
             empty += not impacts

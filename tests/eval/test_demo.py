@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from encoders.training import recipe_file
-from eval import demo, reproduce
-from eval.reproduce.matrix import load_matrix
+from eval import demo
+from eval.reproduce.matrix_file import load_matrix
 from learned_sparse.collections import pydoc
 from learned_sparse.core.files import checkpoint_folder, home, index_folder, run_file, vectors_folder
 from tests.toy_data import save_library, save_recipes
@@ -27,7 +27,7 @@ def _toy_size(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPat
     matrix = dataclasses.replace(load_matrix("demo"), hits=100)  # its claims count the steps of whole recipes
     recipes = [f"demo-{name}" for name in demo.MODELS]
     monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", recipes, tiny_headless, -1.0))
-    monkeypatch.setattr(reproduce, "load_matrix", lambda _: matrix)
+    monkeypatch.setattr(demo, "load_matrix", lambda _: matrix)
 
 
 @pytest.mark.jvm
@@ -42,12 +42,12 @@ def test_the_demo_runs_every_step_once(
     assert demo.main(["--models", *MODELS, "--commands"]) == 0
     output = capsys.readouterr().out
     for command in (
-        "learned_sparse.index --bm25 --collection pydoc\n",
-        "learned_sparse.search --bm25 --collection pydoc --split test",
+        f"learned_sparse.index --bm25 --collection pydoc --index {index_folder('pydoc', 'bm25')}\n",
+        "learned_sparse.search --bm25 --index",
         "encoders.train --recipe demo-splade",
-        "learned_sparse.encode --model splade --collection pydoc\n",
-        "learned_sparse.encode --model splade --collection pydoc --queries --split test\n",
-        "learned_sparse.index --model splade --collection pydoc\n",
+        "learned_sparse.encode --collection pydoc --model splade",
+        "learned_sparse.encode --collection pydoc --queries --split test --model splade\n",
+        "learned_sparse.index --collection pydoc --model splade\n",
         "learned_sparse.search --model splade --collection pydoc --split test",
         "eval.evaluate --collection pydoc --split test --run",
         "eval.costs --index",
@@ -72,11 +72,9 @@ def test_the_demo_runs_every_step_once(
     (home() / "runs" / "pydoc" / "test" / "bm25.txt").unlink()
     assert demo.main(["--models", "splade"]) == 0
     output = capsys.readouterr().out
-    first, second, *_ = output.splitlines()
-    assert re.fullmatch(r"\[\d+/16\] search bm25, pydoc test: \d+ s(, about \d+ s left)?", first)
-    assert not second
     assert "$ python" not in output
-    assert rows(output) == {name: table[name] for name in ("bm25", "splade")}
+    for name in ("bm25", "splade"):  # but for the last cell, a time that is measured again
+        assert rows(output)[name][:-1] == table[name][:-1]
 
 
 def rows(output: str) -> dict[str, list[str]]:

@@ -199,7 +199,7 @@ def test_invalid_arguments_are_errors(workspace: Path, classifiers: Mapping[int,
     cross_encoder = f"--cross-encoder {classifiers[1]}"
     for text, message in {
         "--cross-encoder ./nowhere --run first.txt": "no such folder",
-        "--cross-encoder pickled --run first.txt": "no *.safetensors weights",
+        "--cross-encoder pickled --run first.txt": "no *.safetensors or pytorch_model.bin",
         f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder, but",
         f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
         f"{cross_encoder} --run first.txt --max-length 65": "give 3 to 64 tokens",

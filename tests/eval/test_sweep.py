@@ -13,7 +13,7 @@ import pytest
 from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import count_documents, count_queries, sparsity_of
 from eval.measures import Scores, evaluate
-from eval.sweep import Sweep, combinations, main
+from eval.sweep import combinations, main, sweep
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
@@ -94,15 +94,9 @@ def test_settings_of_queries_do_not_encode_documents_again(
         return write_vectors(output, documents, encoder, **options)
 
     monkeypatch.setattr("eval.sweep.write_vectors", counting)
-    sweep = Sweep(
-        checkpoint=stored,
-        collection=load_collection(folder),
-        split="test",
-        measures=("MRR@10",),
-        hits=5,
-        encoder_options={"device": "cpu", "dtype": "fp32"},
-    )
-    rows = sweep.run(combinations({"query_k": (2, 9), "k": (6, 4)}))
+    changes = combinations({"query_k": (2, 9), "k": (6, 4)})
+    options: dict[str, Any] = {"measures": ("MRR@10",), "hits": 5, "device": "cpu", "dtype": "fp32"}
+    _, rows = sweep(stored, load_collection(folder), "test", changes, **options)
     assert encoded == [6, 4]
     assert [dict(row.settings) for row in rows] == combinations({"query_k": (2, 9), "k": (6, 4)})
     terms = [(row.sparsity.documents.mean, row.sparsity.queries.mean) for row in rows]
@@ -126,11 +120,9 @@ def test_one_variant_of_the_documents_is_in_memory(
 
     monkeypatch.setattr(ExactSearcher, "load", watched)
     monkeypatch.setattr("eval.sweep.evaluate", lambda *_, **__: Scores(mean={}, per_query={}, missing=(), unjudged=()))
-    sweep = Sweep(
-        checkpoint=stored, collection=load_collection(folder), split="test", measures=("MRR@10",), hits=5,
-        encoder_options={"device": "cpu", "dtype": "fp32"},
-    )  # fmt: skip
-    assert len(sweep.run(combinations({"alpha": (0.0, 0.5, 1.0)}))) == len(loaded) == 3
+    changes = combinations({"alpha": (0.0, 0.5, 1.0)})
+    options: dict[str, Any] = {"measures": ("MRR@10",), "hits": 5, "device": "cpu", "dtype": "fp32"}
+    assert len(sweep(stored, load_collection(folder), "test", changes, **options)[1]) == len(loaded) == 3
 
 
 @pytest.mark.parametrize(

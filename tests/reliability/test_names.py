@@ -10,8 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.reproduce.matrix import load_matrix
-from eval.reproduce.prepare import pool_folder
+from eval.reproduce.matrix_file import load_matrix
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import (
@@ -40,7 +39,6 @@ PATHS: dict[str, Callable[[str], Path]] = {
     "index": lambda name: index_folder("scifact", name),
     "run, split": lambda name: run_file("scifact", name, "splade"),
     "run, model": lambda name: run_file("scifact", "test", name),
-    "pool": lambda name: pool_folder("scifact", f"../{name}", 3),
 }
 
 

@@ -18,7 +18,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe, to_mapping
 from encoders.training.state.folder import Progress, RunFolder
 from encoders.training.state.tensors import load_weights, save_weights
-from eval.reproduce.steps import Step, is_done, mark_done, marker_of
+from eval.reproduce.steps import Step, is_done, record_of, write_end
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json, write_record
@@ -70,10 +70,10 @@ RECORDS: dict[str, tuple[str, Callable[[Path, Path], object], Callable[[Path], A
         lambda folder, _: write_record(folder / "training/state/state.json", dataclasses.asdict(PROGRESS)),
         resume,
     ),
-    "marker of a step": (
-        "reproduce/done/search.json",
-        lambda *_: mark_done(STEP, STEP.inputs, 1.0, alone=True),
-        lambda _: (marker_of(STEP), is_done(STEP)),
+    "record of a step": (
+        "reproduce/steps/search.json",
+        lambda *_: write_end(STEP, 1.0, alone=True),
+        lambda _: (record_of(STEP), is_done(STEP)),
     ),
 }
 """The file, what writes it into a folder (or into the home folder, which is the same), and what reads it."""

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from encoders.training import CoTraining
 from eval.measures import PerQuery
 from eval.reproduce.claims import COSTS
-from eval.reproduce.matrix import columns_of_average
+from eval.reproduce.matrix import RecipeRow, SystemRow, columns_of_average
 from eval.reproduce.plan import CellPlan, Plan
-from eval.reproduce.steps import Status, Step, json_digest, marker_of, status_of, times_of
+from eval.reproduce.steps import Status, Step, json_digest, record_of, status_of, times_of
 from eval.stats import STRATUM
-from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json
+from learned_sparse.core.settings import parse
 
 DIGITS = 6
 """Digits of numbers in the files; trec_eval gives four."""
@@ -58,11 +60,11 @@ def measured_cells(plan: Plan, kept: Cells | None = None) -> Cells:
     A cell that is not done here is taken from ``kept``.
     """
     matrix, kept = plan.matrix, kept or {}
-    rows = [name for name, row in matrix.rows.items() if row.kind != "published"]
+    rows = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
     cells: dict[tuple[str, str], Measured] = {}
     for row in rows:
         for column in matrix.columns:
-            own = measured(planned(plan, row, column), trained=matrix.rows[row].recipe is not None)
+            own = measured(planned(plan, row, column), trained=isinstance(matrix.rows[row], RecipeRow))
             cells[row, column] = own if own.status == "done" else kept.get((row, column), own)
     for name in matrix.averages:
         weights = columns_of_average(matrix, name)
@@ -87,18 +89,18 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
     spread = (
         {name: round(stdev(means[name] for means in scores), DIGITS) for name in scores[0]} if len(cells) > 1 else None
     )
-    markers = {step: marker for step in _steps(cells) if (marker := marker_of(step))}
+    records = {step: record for step in _steps(cells) if (record := record_of(step))}
     return Measured(
         status="done",
         scores=_means(scores),
         spread=spread,
         trainings=[run["per_query"] for run in runs],
         costs={name: _mean(result["costs"].get(name) for result in costs) for name in COSTS} if costs else None,
-        timed_on=processors(marker.provenance for step, marker in markers.items() if step.kind == "costs"),
+        timed_on=processors(record.provenance for step, record in records.items() if step.kind == "costs"),
         documents=costs[0]["documents"] if costs else None,
         training=training_budget(Path(str(cells[0].checkpoint))) if trained else None,
-        seconds=round(sum(marker.seconds for marker in markers.values()), 1) if markers else None,
-        provenance=distinct(marker.provenance for marker in markers.values()),
+        seconds=round(sum(record.seconds for record in records.values()), 1) if records else None,
+        provenance=distinct(record.provenance for record in records.values()),
         key=key_of(cells),
     )
 
@@ -147,7 +149,19 @@ def training_budget(checkpoint: Path) -> dict[str, Any]:
         "layers": recipe["num_hidden_layers"],
         "max_length": recipe["max_length"],
         "stages": [{key: stage[key] for key in ("name", "steps", "batch_size")} for stage in recipe["stages"]],
+        "examples": examples_of(recipe["stages"]),
     }
+
+
+def examples_of(stages: Iterable[Mapping[str, Any]]) -> int:
+    """Training queries that a recipe's stages give to the network that sees most; repeated ones count each time."""
+    seen: Counter[str] = Counter()
+    for stage in stages:
+        of_step, networks = stage["batch_size"], [stage["component"] or stage["objective"]]
+        if together := stage["options"].get("cotraining"):  # an option of SpaDE's stages
+            of_step, networks = parse(CoTraining, together, "cotraining").selected, together["components"]
+        seen.update(dict.fromkeys(networks, stage["steps"] * of_step))
+    return max(seen.values())
 
 
 def planned(plan: Plan, row: str, column: str) -> list[CellPlan]:
@@ -165,7 +179,7 @@ def key_of(planned: Sequence[CellPlan]) -> str | None:
     if not planned:
         return None
     try:
-        return json_digest({"learned_sparse": __version__, "steps": [step.made_of for step in _steps(planned)]})
+        return json_digest([step.key for step in _steps(planned)])
     except LearnedSparseError:  # a missing file
         return None
 

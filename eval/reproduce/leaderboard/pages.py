@@ -142,7 +142,7 @@ def _facts(results: Results) -> Section:
 def _claims(content: Json) -> Section:
     columns: list[Column | str] = [
         *("paper", "claim", "column", "ours, 95 % interval"), Column("detectable", right=True),
-        Column("the paper's", right=True), "here",
+        Column("the paper's", right=True), Column("examples", right=True), Column("the paper's", right=True), "here",
     ]  # fmt: skip
     papers = list(dict.fromkeys(claim["paper"] for claim in content["claims"]))
     ordered = sorted(content["claims"], key=lambda claim: papers.index(claim["paper"]))
@@ -161,7 +161,8 @@ def _claim(claim: Json) -> list[Cell]:
     better, worse = claim["published"] or (None, None)
     paper = None if better is None else amount(claim, (better - worse) / worse if claim["relative"] else better - worse)
     detectable = None if claim["detectable"] is None else f"{claim['detectable']:.4f}"
-    return [claim["source"], claim["claim"], claim["column"], ours, detectable, paper, verdict]
+    examples = [claim[key] and f"{claim[key]:,}" for key in ("examples", "paper_examples")]
+    return [claim["source"], claim["claim"], claim["column"], ours, detectable, paper, *examples, verdict]
 
 
 def _scores(results: Results, column: Json) -> Section | None:

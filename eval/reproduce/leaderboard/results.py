@@ -16,7 +16,7 @@ from eval.reproduce.leaderboard.cells import (
     planned,
     processors,
 )
-from eval.reproduce.matrix import Column, Row, columns_of_average, seeds_of
+from eval.reproduce.matrix import Column, PublishedRow, Row, SystemRow, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME
 from eval.stats import comparisons
@@ -68,6 +68,8 @@ def judged(content: Mapping[str, Any], claims: Sequence[Claim] | None, trainings
     the differences are corrected for the number of rows. An upper bound (``best_of``) is no system and is not tested.
     """
     bounds = {row["name"] for row in content["rows"] if row["kind"] == "best_of"}
+    trained = {row["name"]: (row["training"] or {}).get("examples") for row in content["rows"]}
+    models = {row["name"]: row["source"] if row["kind"] == "model" else row["name"] for row in content["rows"]}
     cells = {(cell["row"], cell["column"]): cell for cell in content["cells"]}
     compared: dict[tuple[str, str], dict[str, Any]] = {}
     for column in content["columns"]:
@@ -95,6 +97,7 @@ def judged(content: Mapping[str, Any], claims: Sequence[Claim] | None, trainings
             trainings=trainings.get((row, column), ()),
             costs=cell["scores"] if published else cell["costs"] or {},
             timed_on=cell["timed_on"],
+            examples=trained.get(models[row]),
         )
 
     columns = [column["name"] for column in content["columns"] if not column["average"]]
@@ -146,7 +149,7 @@ def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     return {
         "name": name,
         "kind": row.kind,
-        "source": _without_data_folder(plan, ", ".join(row.best_of or ()) or getattr(row, row.kind)),
+        "source": _without_data_folder(plan, row.source),
         "curve": row.curve,
         "note": row.note,
         "training": next((cell.training for (of, _), cell in cells.items() if of == name and cell.training), None),
@@ -164,7 +167,9 @@ def _cell_results(
     matrix = plan.matrix
     for name, row in matrix.rows.items():
         cell = cells.get((name, column), Measured(status="absent"))
-        published, expected = row.scores.get(column), row.expected.get(column)
+        published = row.scores.get(column) if isinstance(row, PublishedRow) else None
+        expected = row.expected.get(column) if isinstance(row, SystemRow) else None
+        tolerance = row.tolerance if isinstance(row, SystemRow) else 0.0
         yield {
             "row": name,
             "column": column,
@@ -173,7 +178,7 @@ def _cell_results(
             "spread": cell.spread,
             "expected": expected,
             "verdicts": {
-                measure: score_verdict(cell.scores[measure], value, row.tolerance)
+                measure: score_verdict(cell.scores[measure], value, tolerance)
                 for measure, value in (expected or {}).items()
                 if measure in cell.scores
             },
@@ -188,10 +193,10 @@ def _cell_results(
 
 
 def _status(plan: Plan, row: Row, column: str, cell: Measured) -> str:
-    if column in row.scores:
-        return "published"
+    if isinstance(row, PublishedRow):
+        return "published" if column in row.scores else cell.status
     measured_there = all(map(row.runs_on, columns_of_average(plan.matrix, column)))
-    return cell.status if row.published is not None or measured_there else "left out"
+    return cell.status if measured_there else "left out"
 
 
 def _commands(planned: Sequence[CellPlan]) -> list[str]:

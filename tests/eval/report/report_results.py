@@ -206,6 +206,8 @@ def _claims(titles: list[str], columns: tuple[str, ...]) -> list[dict[str, Any]]
             "verdict": verdict,
             "reason": "",
             "unequal": None,
+            "examples": 5984,
+            "paper_examples": 18_600_000,
         }
         for number, verdict in enumerate(("agrees", "disagrees", "inconclusive"))
         for column in columns[:3]

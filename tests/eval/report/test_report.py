@@ -97,8 +97,8 @@ def test_claims_stand_first_with_all_their_numbers() -> None:
     lines = [line for line in tables.splitlines() if "paper 0, Table 1" in line]
     assert len(lines) == 3  # columns
     for part in (
-        "+0.0213 (−0.0100 to +0.0400)", " 0.0350 |", " +0.0320 |", "✓ agrees, p &lt; 0.001",
-        "unequal training: a second network",
+        "+0.0213 (−0.0100 to +0.0400)", " 0.0350 |", " +0.0320 |", " 5,984 |", " 18,600,000 |",
+        "✓ agrees, p &lt; 0.001", "unequal training: a second network",
     ):  # fmt: skip
         assert part in lines[0]
     order = ["## Claims", "## msmarco-mini", "## Expected scores", "## Failed", "## Rows", "## Versions"]

@@ -11,7 +11,7 @@ import pytest
 
 from eval.reproduce.claims import COSTS
 from eval.reproduce.plan import CellPlan
-from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
+from eval.reproduce.steps import Kind, Step, write_end
 from learned_sparse.core.files import home
 
 Values = Mapping[str, list[float]]
@@ -39,7 +39,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
                 return result
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content), encoding="utf-8")
-            mark_done(result, result.inputs, 5.0, alone=seed != 2)
+            write_end(result, 5.0, alone=seed != 2)
             return result
 
         scores = {
@@ -54,7 +54,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
             "costs", {"costs": content, "documents": 120} if costs and not broken else None, needs=(encoded,)
         )
         if broken:
-            mark_failed(counted, f"{home()}/costs: no room", 1.0)
+            write_end(counted, 1.0, alone=True, error=f"{home()}/costs: no room")
         return CellPlan(
             row=row, column=column, seed=seed, run=home() / "run.txt", collection="toy",
             steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],

@@ -15,13 +15,26 @@ import pandas as pd
 import pytest
 import scipy.stats
 
+from encoders.training import load_recipe, to_mapping
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, MEANINGS, Claim
 from eval.reproduce.leaderboard import RESULTS, VALUES, exit_status, judge_again, write_leaderboard
 from eval.reproduce.leaderboard import cells as cells_module
-from eval.reproduce.leaderboard.cells import Measured, averaged, measured, measured_cells
+from eval.reproduce.leaderboard.cells import Measured, averaged, examples_of, measured, measured_cells
 from eval.reproduce.leaderboard.results import leaderboard, score_verdict
-from eval.reproduce.matrix import Column, Matrix, Row, fill_data
+from eval.reproduce.matrix import (
+    BestOfRow,
+    BM25Row,
+    CheckpointRow,
+    Column,
+    GivenRow,
+    Matrix,
+    OtherModelRow,
+    PublishedRow,
+    RecipeRow,
+    Row,
+)
+from eval.reproduce.matrix_file import fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
 from eval.stats import estimate_difference
@@ -42,10 +55,10 @@ MATRIX = Matrix(
         "other": Column(collection="pydoc", split="test", pool=10),
     },
     rows={
-        "BM25": Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
-        "ours": Row(recipe="small-splade", seeds=(1, 2), curve="ours", note="two seeds"),
-        "half": Row(model="ours", queries={"query_k": 5}, index_of="ours"),
-        "SPLADE": Row(published="SPLADE, Table 1", scores={"toy": SPLADE}),
+        "BM25": BM25Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
+        "ours": RecipeRow(recipe="small-splade", seeds=(1, 2), curve="ours", note="two seeds"),
+        "half": OtherModelRow(model="ours", queries={"query_k": 5}, index_of="ours"),
+        "SPLADE": PublishedRow(published="SPLADE, Table 1", scores={"toy": SPLADE}),
     },
     baseline="BM25",
     claims=(
@@ -74,7 +87,7 @@ class Written:
 @pytest.fixture
 def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     """A leaderboard with cells of every kind."""
-    monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {"of": checkpoint.name})
+    monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {"of": checkpoint.name, "examples": 960})
     for seed in (1, 2):
         path = home() / "reproduce" / "times" / "encode" / "toy" / f"ours-{seed}.json"
         write_json(path, {"documents": 120, "seconds": 4.0})
@@ -118,7 +131,7 @@ def test_rows_and_columns_are_described(written: Written) -> None:
         ("BM25", "bm25", "text", []), ("ours", "recipe", "small-splade", [1, 2]), ("half", "model", "ours", [1, 2]),
         ("SPLADE", "published", "SPLADE, Table 1", []),
     ]  # fmt: skip
-    assert [row["training"] for row in results["rows"]] == [None, {"of": "checkpoint-1"}, None, None]
+    assert [row["training"] for row in results["rows"]] == [None, {"of": "checkpoint-1", "examples": 960}, None, None]
     assert (results["rows"][1]["curve"], results["rows"][1]["note"]) == ("ours", "two seeds")
 
 
@@ -131,7 +144,7 @@ def test_provenance_is_that_of_the_time_when_a_step_ran(
     monkeypatch.setattr(steps_module, "processor", lambda: "processor of the report")
     monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "2"})
     cells.append(cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"))
-    matrix = dataclasses.replace(MATRIX, rows={"BM25": Row(bm25="text")}, claims=())
+    matrix = dataclasses.replace(MATRIX, rows={"BM25": BM25Row(bm25="text")}, claims=())
     plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=tuple(cells))
     results = leaderboard(plan, measured_cells(plan), "")
     stored = results["provenance"]
@@ -170,7 +183,11 @@ def test_an_average_weighs_columns_equally(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {})
-    rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade"), "half": Row(model="ours", columns=("toy",))}
+    rows = {
+        "BM25": BM25Row(bm25="text"),
+        "ours": RecipeRow(recipe="small-splade"),
+        "half": OtherModelRow(model="ours", columns=("toy",)),
+    }
     matrix = dataclasses.replace(MATRIX, rows=rows, averages={"mean": ("toy", "other")}, claims=(
         Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", columns=("mean",)),
     ))  # fmt: skip
@@ -222,9 +239,9 @@ def test_rows_are_compared_with_the_baseline(written: Written) -> None:
 
 def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     rows = {
-        "BM25": Row(bm25="text"),
-        "half": Row(checkpoint="half"),
-        "best": Row(best_of=("BM25", "half"), best_by="P@1"),
+        "BM25": BM25Row(bm25="text"),
+        "half": CheckpointRow(checkpoint="half"),
+        "best": BestOfRow(best_of=("BM25", "half"), best_by="P@1"),
     }
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
     cells = (cell("BM25", BM25), cell("half", FIRST), cell("best", FIRST))
@@ -277,7 +294,7 @@ def test_cells_outside_the_columns_of_a_row_are_left_out(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {})
-    rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade", columns=("toy",))}
+    rows = {"BM25": BM25Row(bm25="text"), "ours": RecipeRow(recipe="small-splade", columns=("toy",))}
     cells = (cell("BM25", BM25, seed=None), cell("ours", FIRST))
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
     plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=cells[0].steps, cells=cells)
@@ -327,6 +344,8 @@ def test_claims_are_judged_where_they_can_be(written: Written) -> None:
         ("E", "toy"): ("inconclusive", pytest.approx(4 / 6 - 0.340, abs=1e-6)),
     }
     assert claims["A", "toy"]["published"] == [0.22, 0.2]
+    assert {claim["examples"] for claim in claims.values()} == {960}  # half has the model of ours
+    assert claims["A", "toy"]["paper_examples"] is None
     assert written.results["meanings"] == MEANINGS
 
 
@@ -347,7 +366,7 @@ def test_expected_scores_decide_the_exit_status(written: Written) -> None:
 @pytest.mark.parametrize("kind", ["run", "checkpoint"])
 def test_sources_are_named_without_the_data_folder(data: Path | None, kind: str) -> None:
     folder = data or data_root()
-    row = Row(run=f"{folder}/mine") if kind == "run" else Row(checkpoint=f"{folder}/mine")
+    row: Row = GivenRow(run=f"{folder}/mine") if kind == "run" else CheckpointRow(checkpoint=f"{folder}/mine")
     columns = {"toy": Column(collection=f"{folder}/toy", split="test")}
     matrix = Matrix(title="", about="", columns=columns, rows={"given": row})
     results = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), {}, "")
@@ -363,6 +382,19 @@ def test_an_average_has_the_trainings_of_its_columns() -> None:
     found = averaged({"toy": of(0.2, 0.4), "other": of(0.6, 1.0)}, {"toy": 0.5, "other": 0.5})
     assert [{*one["P@1"].values()} for one in found.trainings] == [{0.2, 0.6}, {0.4, 1.0}]
     assert len(averaged({"toy": of(0.2, 0.4), "other": of(0.6)}, {"toy": 0.5, "other": 0.5}).trainings) == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "expected"),
+    [
+        ("splade-flops", [], 18_600_000),
+        ("sparterm-expansion", [], 12_800_000),  # the gate sees half as many
+        ("spade", ["stages.2.steps=2240"], 32_000 * 32 + 2240 * 307),  # both encoders see as many
+        ("small-spade", [], 5984),
+    ],
+)
+def test_training_examples_of_a_recipe(recipe: str, changes: list[str], expected: int) -> None:
+    assert examples_of(to_mapping(load_recipe(recipe, changes=changes))["stages"]) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from encoders.encoding.loading import load_encoder
-from eval.reproduce import pooled
-from eval.reproduce.prepare import main
+from eval.reproduce.prepare import main, sampled
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import predicted_queries
 from learned_sparse.collections.trec import read_run, write_run
@@ -62,34 +61,36 @@ def test_new_terms_are_not_in_the_text_and_do_not_repeat(collection: Path, tmp_p
     assert [document.expanded for document in documents] == ["what lifts is", "warm", ""]
 
 
-def test_a_pool_holds_relevant_and_retrieved_documents(
-    collection: Path, tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pool_holds_relevant_and_retrieved_documents(collection: Path, tmp_path: Path) -> None:
     run = tmp_path / "run.txt"
     write_run(run, {"q1": [("d2", 2.0), ("d3", 1.0)]}, "x")
     words = ["--collection", str(collection), "--split", "test", "--run", str(run), "--depth", "1"]
-    assert main(["pool", *words]) == 0
-    pool = load_collection(capsys.readouterr().out.strip())
-    assert pool.name == "toy-test-pool-1"
+    with pytest.raises(LearnedSparseError, match="sample --run FILE --depth N"):
+        main(["pool", *words])  # the earlier spelling
+    assert main(["sample", *words, "--output", str(tmp_path / "pool")]) == 0
+    pool = load_collection(tmp_path / "pool")
+    assert {query.id for query in pool.queries("test")} == {"q1", "q2"}
     assert [document.id for document in pool.documents()] == ["d1", "d2", "d3"]  # relevant, retrieved, relevant
     assert [document.expanded for document in pool.documents()] == ["", "warm", ""]
-    assert split_names(str(pool.root), "test") == ("toy-test-pool-1:test", "toy:test")
+    assert split_names(str(pool.root), "test") == ("pool:test", "toy:test")
     (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td3\t1\nq1\td1\t0\n", "utf-8")
-    small = load_collection(str(pooled(str(collection), "toy", "test", run, 1)))
+    sampled(str(collection), "test", tmp_path / "small", run=run, depth=1)
+    small = load_collection(tmp_path / "small")
     assert [document.id for document in small.documents()] == ["d2", "d3"]
     assert small.qrels("test") == {"q1": {"d3": 1}}
     assert [query.id for query in small.queries("test")] == ["q1"]
 
 
 @pytest.mark.parametrize("name", ["arguana", "toy"])
-def test_a_pool_has_the_settings_of_its_split(name: str, collection: Path, tmp_path: Path, tmp_home: Path) -> None:
+def test_a_pool_has_the_settings_of_its_split(name: str, collection: Path, tmp_path: Path) -> None:
     """BEIR removes the document of the query itself in its own data sets, also where they are given by path."""
     (tmp_path / "beir").mkdir()
     folder = collection.rename(tmp_path / "beir" / name)
     run = tmp_path / "run.txt"
     write_run(run, {"q1": [("d2", 2.0)]}, "x")
     whole = load_collection(folder).split("test")
-    pool = load_collection(pooled(str(folder), name, "test", run, 1))
+    sampled(str(folder), "test", tmp_path / "pool", run=run, depth=1)
+    pool = load_collection(tmp_path / "pool")
     assert whole.remove_query is pool.split("test").remove_query is (name == "arguana")
     assert pool.split("test").measures == whole.measures
 

@@ -15,7 +15,8 @@ import yaml
 from encoders.training import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
-from eval.reproduce.matrix import Matrix, known_matrices, load_matrix
+from eval.reproduce.matrix import CrossEncoderRow, Matrix, ModelRow, RecipeRow, SystemRow
+from eval.reproduce.matrix_file import known_matrices, load_matrix
 from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
 from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import load_collection
@@ -26,6 +27,7 @@ from tests.reliability.scale import FULL
 COLUMNS = {
     "beir": ("arguana",),
     "demo": (),
+    "hybrid": ("scifact",),
     "msmarco-doc": ("dev",),
     "msmarco-passage": ("dev",),
     "small-real": ("msmarco-mini",),
@@ -93,10 +95,13 @@ def one_of_each_kind(matrix: Matrix) -> list[str]:
     """Of the rows that differ only in numbers (lambdas, k, gamma), whether set or not, the first one."""
     kinds: dict[str, str] = {}
     for name, row in matrix.rows.items():
-        if row.published is None:
-            changes = tuple(change for change in row.changes if not re.search(r"=\[?[-.\de, ]+\]?$", change))
-            reranked = row.rerank and "another row"
-            settings = dataclasses.replace(row, expected={}, note="", curve=None, changes=changes, rerank=reranked)
+        if isinstance(row, SystemRow):
+            settings = dataclasses.replace(row, expected={}, note="", curve=None)
+            if isinstance(settings, RecipeRow):
+                changes = [change for change in settings.changes if not re.search(r"=\[?[-.\de, ]+\]?$", change)]
+                settings = dataclasses.replace(settings, changes=tuple(changes))
+            if isinstance(settings, ModelRow | CrossEncoderRow) and settings.rerank:
+                settings = dataclasses.replace(settings, rerank="another row")
             kinds.setdefault(re.sub(r"-?k?\d+(\.\d+)?(e-?\d+)?", "", repr(settings)), name)
     return list(kinds.values())
 
@@ -129,15 +134,15 @@ def test_a_rehearsal_killed_at_each_step_ends_with_the_same_table(server: Server
 
     whole = rehearse("whole")
     assert whole.status == 0, whole.output
-    markers = sorted((made["whole"] / "reproduce" / "done").rglob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    markers = sorted((made["whole"] / "reproduce" / "steps").rglob("*.json"), key=lambda file: file.stat().st_mtime_ns)
     assert len(markers) > 10
     for number, marker in list(enumerate(markers))[:: 1 if FULL else 2]:
-        step = marker.relative_to(made["whole"] / "reproduce" / "done").with_suffix("").as_posix()
+        step = marker.relative_to(made["whole"] / "reproduce" / "steps").with_suffix("").as_posix()
         killed = rehearse("killed", signal=signal.SIGKILL, target="group", at=f"{step}.log", event=1 + number // 2 % 4)
         assert killed.status == -signal.SIGKILL, f"{step}: {killed.output}"
         begun = made["killed"] / "reproduce" / "logs" / f"{step}.log"
         assert begun.is_file() == (number // 2 % 4 > 0), step
-        done = {file.name for file in (made["killed"] / "reproduce" / "done").rglob("*.json")}
+        done = {file.name for file in (made["killed"] / "reproduce" / "steps").rglob("*.json")}
         assert done >= {before.name for before in markers[:number]}
     assert rehearse("killed").status == 0
     assert table(made["killed"]) == table(made["whole"])
@@ -182,8 +187,7 @@ def test_a_cut_recipe_keeps_what_it_computes(name: str, tmp_path: Path, monkeypa
 def test_a_failing_row_is_reported_and_the_others_run(
     tmp_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(step: Step, *, resume: bool) -> str | None:
-        del resume
+    def run(step: Step) -> str | None:
         if "sparterm" in step.title:
             return f"{step.command}\nno such layer"
         for path in step.writes:
@@ -192,7 +196,7 @@ def test_a_failing_row_is_reported_and_the_others_run(
             write_json(path, content)
         return None
 
-    monkeypatch.setattr(rehearsal, "run_here", run)
+    monkeypatch.setattr(rehearsal, "in_this_process", run)
     monkeypatch.setattr(rehearsal, "write_leaderboard", lambda *_: None)
     monkeypatch.setattr(rehearsal, "write_report", lambda *_: None)
     assert reproduce.main(["--matrix", "demo", "--rehearse", "--row", "BM25", "sparterm"]) == 1

@@ -1,4 +1,4 @@
-"""A small leaderboard: run once, run again, with a broken row, and by hand with stock commands.
+"""A small leaderboard: run once, run again, and with a broken row.
 
 ``tests/reliability/test_kills_java.py`` kills such a run.
 """
@@ -9,20 +9,16 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from encoders.backbone.pretrained import save_random_bert
 from eval.reproduce import __main__ as reproduce
-from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from tests.reliability.commands import Run, Server
-from tests.reliability.scale import FULL
-from tests.toy_data import WORDS, save_collection, save_recipes
+from tests.toy_data import save_collection, save_recipes
 
 
 class Toy:
@@ -128,9 +124,9 @@ def test_the_matrix_of_the_guide(tmp_path: Path, tiny_bert: Path, server: Server
     assert all(cell["status"] == "done" and set(cell["scores"]) == {"nDCG@10", "R@100"} for cell in cells)
 
 
-def markers(toy: Toy) -> list[Path]:
-    """Markers of the finished steps."""
-    return list((toy.home / "reproduce" / "done").rglob("*.json"))
+def records(toy: Toy) -> list[Path]:
+    """Records of the finished steps."""
+    return list((toy.home / "reproduce" / "steps").rglob("*.json"))
 
 
 @pytest.mark.jvm
@@ -143,7 +139,7 @@ def test_every_cell_is_measured(done: Toy) -> None:
     assert str(done.folder) not in json.dumps(results["cells"] + results["columns"])
     assert (done.results / "index.html").is_file()
     logs = list((done.home / "reproduce" / "logs").rglob("*.log"))
-    assert len(logs) == len(markers(done)) > 10
+    assert len(logs) == len(records(done)) > 10
 
 
 @pytest.mark.jvm
@@ -159,7 +155,7 @@ def test_a_second_run_does_nothing(done: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_results_without_markers_are_kept(done: Toy) -> None:
+def test_results_without_records_are_kept(done: Toy) -> None:
     before = done.times()
     shutil.rmtree(done.home / "reproduce")
     lines = done.run()
@@ -201,90 +197,6 @@ def test_a_broken_row_does_not_affect_other_rows(copied: Toy) -> None:
     assert "not readable as JSON" in cells["broken"]["error"]
     assert cells["worse"]["verdicts"] == {"R@100": "worse"}
     assert cells["tiny"]["status"] == "done"
-
-
-def check_by_hand(toy: Toy, done: Toy, rows: Mapping[str, float]) -> None:
-    """Run the displayed commands in ``toy``; their hits are those of ``done``, scores differ by a tolerance."""
-    cells = {cell["row"]: cell for cell in done.results_json()["cells"]}
-    for row, tolerance in rows.items():
-        means: list[float] = []
-        by_hand: Path | None = None
-        for line in toy.run("--row", row, "--display-commands"):
-            if not line.startswith("python "):
-                continue
-            _, option, module, *arguments = shlex.split(line)
-            assert option == "-m"
-            output = toy.start(module, *arguments)
-            if "search.lucene" in arguments:
-                by_hand = Path(arguments[arguments.index("--output") + 1])
-            if "trec_eval" in line:
-                means.append(float(output[-1].split()[-1]))
-        assert means == list(cells[row]["scores"].values())
-        if by_hand is None:  # a given run
-            continue
-        ours = read_run(run_of(done, cells[row]))
-        hits_by_hand = read_run(by_hand)
-        assert hits_by_hand.keys() == ours.keys()
-        for query, hits in ours.items():
-            assert [id for id, _ in hits_by_hand[query]] == [id for id, _ in hits]
-            scores = [score for _, score in hits_by_hand[query]]
-            assert scores == pytest.approx([score for _, score in hits], abs=tolerance)
-        assert sum(map(len, ours.values())) > 12
-
-
-def run_of(toy: Toy, cell: dict[str, Any]) -> Path:
-    """The run that a cell evaluates."""
-    words = next(words for words in map(shlex.split, cell["commands"]) if "eval.evaluate" in words)
-    return toy.home / Path(words[words.index("--run") + 1]).relative_to("learned_sparse_home")
-
-
-@pytest.mark.jvm
-def test_the_displayed_commands_of_a_cell_reproduce_its_run(new_leaderboard: Toy, done: Toy, tmp_path: Path) -> None:
-    toy = new_leaderboard.copy(tmp_path / "by-hand")
-    check_by_hand(toy, done, {"BM25": 1e-4, "tiny": 0})  # stock rounds BM25's scores to four decimals
-
-
-@pytest.mark.jvm
-@pytest.mark.slow
-def test_the_displayed_commands_of_every_other_kind_of_row(
-    new_leaderboard: Toy, tiny_bert: Path, tiny_headless: Path, tmp_path: Path
-) -> None:
-    """Slow: each row is run by the leaderboard and by hand; ``make test-faults`` takes all of them."""
-    classifier, run = tmp_path / "classifier", tmp_path / "given.txt"
-    save_random_bert(classifier, WORDS, "classifier", 2)
-    lines = [f"q{n} Q0 d{(n + rank) % 12} {rank + 1} {9 - rank} given\n" for n in range(12) for rank in range(3)]
-    run.write_text("".join(lines), encoding="utf-8")
-    predicted = tmp_path / "predicted.tsv"
-    predicted.write_text("".join(f"d{i}\twhat is {i}\n" for i in range(0, 12, 2)), encoding="utf-8")
-    sparterm = save_recipes(tmp_path / "recipes", ["small-sparterm"], tiny_headless, -0.5) / "small-sparterm.yaml"
-    gate = "stages=[{name: gate, objective: gate, steps: 2, batch_size: 4}]"
-    changes = ["settings.mode=expansion-only", "settings.query=tf", gate, "validation=null", "idf_bias=0.0"]
-    segments = ["--segment-length", "3", "--segment-overlap", "1"]
-    rows: dict[str, dict[str, Any]] = {
-        "pieces": {"bm25": "word-pieces"},
-        "expansion-only": {"recipe": str(sparterm), "changes": changes},
-        "expanded": {"bm25": "expanded", "expanded": str(predicted)},
-        "segments": {"model": "tiny", "options": segments},
-        "sums": {"model": "tiny", "options": [*segments, "--segments", "sum"]},
-        "exact": {"model": "tiny", "backend": "exact"},
-        "other queries": {"model": "tiny", "queries": {"pooling": "max"}, "index_of": "tiny"},
-        "checkpoint": {"checkpoint": str(tiny_bert)},
-        "re-ranked": {"model": "tiny", "rerank": "BM25", "depth": 5},
-        "cross-encoder": {"cross_encoder": str(classifier), "rerank": "BM25", "depth": 3},
-        "best": {"best_of": ["BM25", "tiny"], "best_by": "MRR@10"},
-        "given": {"run": str(run)},
-    }
-    rows = rows if FULL else {name: rows[name] for name in ("pieces",)}
-    toy = new_leaderboard.copy(tmp_path / "by-hand")
-    toy.change(**rows)
-    done = toy.copy(tmp_path / "done")
-    for row in rows:  # each in less time than the server grants a run
-        done.run("--row", row)
-    for number, row in enumerate(rows):  # each in a home folder of its own, where nothing is done
-        tolerance = (
-            1e-4 if row in ("pieces", "expansion-only", "expanded") else 0
-        )  # stock rounds BM25's scores to four decimals
-        check_by_hand(toy.copy(tmp_path / f"by-hand-{number}"), done, {row: tolerance})
 
 
 def test_wrong_options_are_errors(new_leaderboard: Toy, tmp_home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from eval.reproduce import runner
 from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, run_step
-from eval.reproduce.steps import Step, changes, is_done, marker_of, other_versions, status_of
+from eval.reproduce.steps import VERSIONS, Step, is_done, other_versions, record_of, status_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 
@@ -56,22 +56,38 @@ def test_a_step_that_is_done_is_skipped(progress: pytest.LogCaptureFixture) -> N
     steps, execute = [first, step("second", first)], StandIn()
     run(steps, execute)
     assert execute.ran == ["first", "second"]
-    assert progress.messages == ["[0/2] first ...", "[1/2] first: 0.0 s", "[1/2] second ...", "[2/2] second: 0.0 s"]
+    assert progress.messages == [
+        "[0/2] first ...", "[1/2] first: 0.0 s", "[1/2] second ... (about 0 s left)", "[2/2] second: 0.0 s"
+    ]  # fmt: skip
     progress.clear()
     run(steps, execute)
     assert execute.ran == ["first", "second"]
     assert progress.messages == []
 
 
-def test_steps_that_are_done_stay_after_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, execute = step("first"), StandIn()
+def test_another_commit_and_other_versions_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval.reproduce.steps.versions", lambda: {"torch": "1"})
-    run([first], execute)
-    assert other_versions([first]) == []
+    monkeypatch.setattr("eval.reproduce.steps._commit", lambda: "abc")
+    run([step("first")], StandIn())
+    assert other_versions([step("first")]) == []
     monkeypatch.setattr("eval.reproduce.steps.versions", lambda: {"torch": "2"})
-    assert other_versions([first]) == ["torch: '1' before, '2' now"]
-    run([first], execute)
-    assert execute.ran == ["first"]
+    monkeypatch.setattr("eval.reproduce.steps._commit", lambda: "def")
+    assert other_versions([step("first")]) == ["commit: 'abc' before, 'def' now", "torch: '1' before, '2' now"]
+    assert is_done(step("first"))
+
+
+def test_a_new_version_of_a_kind_of_step_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code that computes it has changed; what needs it is made again, too."""
+
+    def steps() -> list[Step]:
+        searched = step("searched")
+        return [searched, step("measured", searched, kind="evaluate"), step("encoded", kind="encode")]
+
+    run(steps(), StandIn())
+    monkeypatch.setitem(VERSIONS, "search", VERSIONS["search"] + 1)
+    execute = StandIn()
+    run(steps(), execute)
+    assert execute.ran == ["searched", "measured"]
 
 
 def test_every_input_file_is_compared(tmp_path: Path) -> None:
@@ -86,80 +102,45 @@ def test_every_input_file_is_compared(tmp_path: Path) -> None:
     assert len(keys) == 3
 
 
-def test_a_step_with_changed_output_is_run_again() -> None:
+def test_a_step_that_is_done_again_makes_the_steps_that_need_it_stale() -> None:
+    """A model that is trained again, on other threads for instance, has other weights."""
     first = step("first")
     second = step("second", first)
     execute = StandIn()
     run([first, second], execute)
-    (home() / "first").write_text("something else", encoding="utf-8")
-    assert not is_done(first)
-    run([first, second], execute)
-    assert execute.ran == ["first", "second", "first"]  # with the output it had before
-
-
-def test_other_output_of_a_step_makes_the_steps_that_need_it_stale() -> None:
-    """A model that is trained again, on other threads for instance, has other weights."""
-    first = step("first")
-    second = step("second", first)
-    run([first, second], StandIn())
     first.writes[0].unlink()
     assert status_of([second]) == ("absent", None)
-    ran: list[str] = []
-
-    def execute(step: Step) -> str | None:
-        ran.append(step.title)
-        step.writes[0].write_text("other weights", encoding="utf-8")
-        return None
-
     run([first, second], execute)
-    assert ran == ["first", "second"]
+    assert execute.ran == ["first", "second", "first", "second"]
     assert status_of([second]) == ("done", None)
 
 
-def test_a_checkpoint_is_never_removed() -> None:
-    def train(step: Step) -> str | None:
-        step.writes[0].mkdir()
-        (step.writes[0] / "weights").write_text(step.arguments[0], encoding="utf-8")
-        return None
+def test_output_under_a_plain_name_is_kept_when_its_settings_change(progress: pytest.LogCaptureFixture) -> None:
+    for word in ("a", "b"):
+        output_existed: list[bool] = []
 
-    for word in ("a", "b", "a", "b"):
+        def train(step: Step, seen: list[bool] = output_existed) -> str | None:
+            seen.append(step.writes[0].exists())
+            step.writes[0].mkdir()
+            (step.writes[0] / "weights").write_text(step.arguments[0], encoding="utf-8")
+            return None
+
         run([step("model", kind="train", arguments=(word,))], train)
-    weights = sorted(file.read_text(encoding="utf-8") for file in home().glob("model*/weights"))
-    assert weights == ["a", "a", "b", "b"]
+        assert output_existed == [False]
+    (kept,) = home().glob("model-20*")
+    assert (kept / "weights").read_text(encoding="utf-8") == "a"
     assert (home() / "model" / "weights").read_text(encoding="utf-8") == "b"
+    assert any(message.endswith(f"made with other inputs; it is now {kept}") for message in progress.messages)
 
 
 def test_times_of_steps_that_ran_together_are_marked() -> None:
     run([step("first")], StandIn())
     run([step("second")], StandIn(), jobs=2)
-    markers = [marker_of(step(name)) for name in ("first", "second")]
-    assert [marker.alone for marker in markers if marker] == [True, False]
+    records = [record_of(step(name)) for name in ("first", "second")]
+    assert [record.alone for record in records if record] == [True, False]
 
 
-def test_a_changed_setting_removes_the_output_and_is_reported(progress: pytest.LogCaptureFixture) -> None:
-    run([step("first")], StandIn())
-    output_existed: list[bool] = []
-
-    def execute(step: Step) -> str | None:
-        output_existed.append(step.writes[0].exists())
-        return StandIn()(step)
-
-    changed = step("first", arguments=("--name", "first", "--bits", "4"))
-    run([changed], execute)
-    assert output_existed == [False]
-    assert "  first: done again: nothing before, --bits 4 now" in progress.messages
-    marker = marker_of(changed)
-    assert marker is not None
-    assert changes(marker, changed) == []
-    later = step("second", changed)
-    run([later], StandIn())
-    marked = marker_of(later)
-    assert marked is not None
-    run([step("first")], StandIn())
-    assert changes(marked, step("second", step("first"))) == ["first changed"]
-
-
-def test_output_without_a_marker_is_confirmed_by_the_command() -> None:
+def test_output_without_a_record_is_confirmed_by_the_command() -> None:
     (home() / "first").write_text("from before", encoding="utf-8")
     contents: list[str] = []
 
@@ -169,7 +150,7 @@ def test_output_without_a_marker_is_confirmed_by_the_command() -> None:
 
     run([step("first")], confirm)
     assert contents == ["from before"]
-    assert marker_of(step("first")) is not None
+    assert is_done(step("first"))
 
 
 def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture) -> None:
@@ -202,14 +183,13 @@ def test_a_missing_input_fails_only_steps_that_read_it() -> None:
     assert status_of([reader]) == ("failed", "nowhere.txt: no such file or folder")
 
 
-def test_an_interruption_leaves_no_marker() -> None:
+def test_an_interruption_leaves_no_record() -> None:
     def interrupted(_: Step) -> str | None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run([step("first")], interrupted)
-    assert marker_of(step("first")) is None
-    assert status_of([step("first")]) == ("absent", None)
+    assert record_of(step("first")) is None
 
 
 def test_steps_run_in_parallel_except_costs() -> None:
@@ -231,39 +211,36 @@ def test_steps_run_in_parallel_except_costs() -> None:
     assert running_counts[-1] == 1
 
 
-def test_the_output_of_a_process_is_logged() -> None:
-    failing = step(
-        "one",
-        module="eval.reproduce.prepare",
-        arguments=("expand", "--collection", "nowhere", "--output", str(home() / "x")),
-    )
-    outcome = run_step(failing, OwnProcess(threads=1))
-    assert outcome.error is not None
-    assert outcome.error.startswith("python -m eval.reproduce.prepare expand --collection nowhere")
-    assert "error: collection 'nowhere': no such file, folder or name" in outcome.error
+@pytest.mark.parametrize("execute", [OwnProcess(threads=1), in_this_process])
+def test_the_output_of_a_failing_command_is_logged(execute: Callable[[Step], str | None]) -> None:
+    words = ("expand", "--collection", "nowhere", "--output", str(home() / "x"))
+    failing = step("one", module="eval.reproduce.prepare", arguments=words)
+    error = run_step(failing, execute)
+    assert error is not None
+    assert error.startswith("python -m eval.reproduce.prepare expand --collection nowhere")
+    assert "collection 'nowhere': no such file, folder or name" in error
     log = (home() / "reproduce" / "logs" / "one.log").read_text(encoding="utf-8")
     assert log.startswith("$ python -m eval.reproduce.prepare")
+    assert "no such file, folder or name" in log
 
 
-def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
-    failing = step(
-        "one", module="eval.reproduce.prepare", arguments=("expand", "--collection", "nowhere", "--output", "x")
-    )
-    with pytest.raises(LearnedSparseError, match="collection 'nowhere'"):
-        in_this_process(failing)
-    assert "$ python -m eval.reproduce.prepare expand --collection nowhere --output x" in capsys.readouterr().out
+def test_the_time_left_is_that_of_finished_steps_of_the_same_kind(progress: pytest.LogCaptureFixture) -> None:
+    """Searches take 40 s and the training 320 s; a kind that has not finished yet takes the mean of all steps."""
+    trained = step("trained", kind="train")
+    searches = [step(f"search {number}", trained) for number in range(4)]
+    for finished, seconds in ((trained, 320.0), (searches[0], 40.0)):  # by an earlier run
+        finished.writes[0].write_text("", encoding="utf-8")
+        write_end(finished, seconds, alone=True)
+    steps = [*searches, step("encoded", trained, kind="encode")]
+    for jobs, expected in ((1, "5 min"), (2, "2 min")):  # 3 searches of 40 s, and an encoding of 180 s
+        progress.clear()
+        with pytest.raises(RuntimeError):
+            run(steps, raising, jobs)
+        assert progress.messages[0] == f"[2/6] search 1 ... (about {expected} left)"
 
 
-def test_outdated_output_stays_until_its_step_is_done() -> None:
-    before, after = step("one", arguments=("--a",)), step("one", arguments=("--b",))
-    run_step(before, StandIn())
-    old = before.writes[0].read_bytes()
-    outcome = run_step(after, lambda _: "wrong option")
-    kept = before.writes[0].with_name(f".{before.writes[0].name}.outdated")
-    assert outcome.error == f"wrong option\nearlier output is kept as {kept}"
-    assert kept.read_bytes() == old
-    assert run_step(after, StandIn()).error is None
-    assert not kept.exists()
+def raising(_: Step) -> str | None:
+    raise RuntimeError
 
 
 def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

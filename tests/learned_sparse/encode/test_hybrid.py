@@ -19,10 +19,12 @@ from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.encode import __main__
 from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.hybrid import ALPHA, Hybrid, HybridRecord, Signal, hybrid_sides
+from learned_sparse.encode.parts import merge_shards
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.index.build import build_index
 from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.lucene.searchers import search_impacts
 from learned_sparse.lucene.stock import run_stock
@@ -156,6 +158,31 @@ def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: P
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+def test_shards_are_the_parts_of_one_encoding(encoded: Path, tmp_path: Path) -> None:
+    words = [*MODEL, "--collection", "toy", "--part-size", "16", "--num-shards"]
+    shards = [tmp_path / f"shard-{number}" for number in (0, 1)]
+    for number, shard in enumerate(shards):
+        assert __main__.main([*words, "2", "--shard-id", str(number), "--output", str(shard)]) == 0
+    build_index(shards, tmp_path / "index")
+    assert _search(tmp_path / "index", 0.5) == _search(encoded, 0.5)
+    assert (tmp_path / "index/bm25.json").read_bytes() == (encoded / "bm25.json").read_bytes()
+    (tmp_path / "merged").mkdir()
+    merge_shards(shards, tmp_path / "merged")
+    assert __main__.main([*words, "1", "--output", str(tmp_path / "one")]) == 0
+    for name in ("bm25.json", "vectors/part-00000.jsonl", "vectors/part-00001.jsonl", "vectors/part-00002.jsonl"):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+
+
+def test_queries_keep_no_words(encoded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = QueryEncoder.from_index(encoded)
+    before = len(encoder.encoder.terms)
+    expected = dict(zip(QUERIES, encoder.encode_batch(list(QUERIES.values())), strict=True))
+    assert len(encoder.encoder.terms) == before  # a server encodes for months
+    monkeypatch.setattr("learned_sparse.encode.run.WINDOW", 2)  # each with words of its own
+    assert __main__.main([*MODEL, "--collection", "toy", "--queries", "--output", "topics"]) == 0
+    assert read_topics(tmp_path / "topics") == expected
+
+
 def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     with_texts = IndexInspector(encoded, documents=lambda name: Document(name, TEXTS[name]))
     (best, _), *_ = _search(encoded, 0.5)["q1"]
@@ -180,7 +207,7 @@ def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--with", "bm25", "--num-shards", "2"], "omit shards"),
+        (["--with", "bm25", "--segment-length", "9"], "omit --segment-length"),
         (["--with", "vectors"], "documents are encoded --with bm25"),
         (["--alpha", "0.3"], "--alpha: only with --queries"),
         (["--with", "toy", "--queries"], "toy: "),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 from collections.abc import Callable
 from fractions import Fraction
@@ -81,6 +82,36 @@ def test_pruning_follows_the_definition(vectors: Vectors, limit: int, by_share: 
     assert after.largest_impact == max(max(vector.values(), default=0) for vector in expected.values())
 
 
+@settings(max_examples=30)
+@given(vectors=collections, keep=st.floats(0.01, 1), hybrid=st.booleans())
+def test_the_largest_impacts_are_kept_and_all_of_bm25(vectors: Vectors, keep: float, hybrid: bool) -> None:
+    vectors = {name: {**row, "b:word": 1} if row else {} for name, row in vectors.items()}
+    whole = {"b:word"} if hybrid else set()
+    counted = sorted((n for row in vectors.values() for t, n in row.items() if t not in whole), reverse=True)
+    smallest = counted[math.ceil(keep * len(counted)) - 1] if counted else 1
+    with tempfile.TemporaryDirectory() as folder:
+        encoder: dict[str, Any] = {"hybrid": {}} if hybrid else {}
+        source = write_folder(Path(folder) / "in", vectors, parts=2, encoder=encoder)
+        (manifest,) = prune([source], [Path(folder) / "out"], keep_postings=keep)
+        assert dict(read_vectors(Path(folder) / "out")) == {
+            name: {term: n for term, n in row.items() if n >= smallest or term in whole}
+            for name, row in vectors.items()
+        }
+    assert manifest.options["pruning"]["min_impact"] == smallest
+
+
+def test_shards_have_one_smallest_impact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {"x": {"d1": {"a": 1, "b": 9}}, "y": {"d2": {"a": 7, "b": 8}}}
+    shards = [write_folder(tmp_path / name, vectors) for name, vectors in rows.items()]
+    words = ["--vectors", *map(str, shards), "--output", str(tmp_path / "out"), "--keep-postings", "0.75"]
+    assert main(["prune", *words]) == 0
+    assert "2 documents, 3 of 4 postings\n25.0% of the postings removed: impacts below 7\n" in capsys.readouterr().out
+    folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
+    assert dict(read_vectors(*folders)) == {"d1": {"b": 9}, "d2": {"a": 7, "b": 8}}
+    with pytest.raises(LearnedSparseError, match=r"min_impact: 7 before, absent now"):
+        encoded_files([folders[0], shards[1]])
+
+
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "in", VECTORS, options={"gzip": False})
     (source / "bm25.json").write_text("statistics of a hybrid model")
@@ -153,6 +184,7 @@ def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., Non
     ("words", "message"),
     [
         ("--vectors in --output out --max-document-frequency 1.5", "above 0 and at most 1"),
+        ("--vectors in --output out --keep-postings 0", "above 0 and at most 1"),
         ("--vectors in --output out --top-dimensions -1", "give 0"),
         ("--vectors in --output out --top-dimensions 9", "--top-dimensions 9: removes every term"),
         ("--vectors in --output in --top-dimensions 1", "is the input"),
