@@ -16,7 +16,7 @@ class Lora:
     """Defaults are those of peft for every linear layer of a network."""
 
     rank: int = 8
-    alpha: float = 8
+    alpha: int = 8
     """The product of the two low-rank matrices is multiplied by ``alpha / rank``."""
     dropout: float = 0.0
     targets: tuple[str, ...] | None = None
