@@ -128,7 +128,7 @@ def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
     assert {"results.json", "values.csv.gz", "README.md", "index.html", "scores.svg", "tradeoff.svg"} <= names
-    assert "python -m learned_sparse.pyserini search.lucene" in by_hand
+    assert "python -m learned_sparse.search" in by_hand
 
 
 @pytest.mark.jvm

@@ -16,9 +16,10 @@ from learned_sparse.core.settings import CommandParser
 
 def command_line(words: str) -> str:
     """``python -m WORDS``, with the path of this Python if ``python`` on PATH is another one or there is none."""
-    first = shutil.which("python")
-    same = first is not None and Path(first).parent == Path(sys.executable).parent
-    return f"{'python' if same else shlex.quote(sys.executable)} -m {words}"
+    path, here, first = Path(sys.executable), Path.cwd(), shutil.which("python")
+    if first and Path(first).parent == path.parent:
+        return f"python -m {words}"
+    return f"{shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))} -m {words}"
 
 
 def print_next(words: str) -> None:
