@@ -84,11 +84,17 @@ def _measure(rows: Sequence[str], *, show: bool) -> None:
 
 def _run(plan: Plan, *, show: bool) -> None:
     """Run all steps in this process, which imports torch once; raise the first error."""
-    for package in ("learned_sparse", "encoders"):  # of the commands, only warnings
-        logging.getLogger(package).setLevel(logging.NOTSET if show else logging.WARNING)
-    with only_one():
-        runner = Runner(plan.steps, functools.partial(in_this_process, display=show))
-        runner.run()
+    loggers = [logging.getLogger(package) for package in ("learned_sparse", "encoders")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:  # of the commands, only warnings
+        logger.setLevel(logging.NOTSET if show else logging.WARNING)
+    try:
+        with only_one():
+            runner = Runner(plan.steps, functools.partial(in_this_process, display=show))
+            runner.run()
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
     for error in runner.failed.values():
         raise LearnedSparseError(error)
 
