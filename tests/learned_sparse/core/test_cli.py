@@ -160,14 +160,14 @@ def test_text_is_printed_in_every_locale(root: Path) -> None:
 def test_the_next_command_names_the_python_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As ``python`` where this is the one on PATH, else by its path."""
+    """As ``python`` where this is the one on PATH, else by its path, relative to the current folder if it is below."""
     here, other = tmp_path / ".venv" / "bin" / "python", tmp_path / "other" / "python"
     for path in (here, other):
         path.parent.mkdir(parents=True)
         path.touch(mode=0o755)
     monkeypatch.chdir(tmp_path)
     for path, running, expected in (
-        (here.parent, here, "python"), (other.parent, here, str(here)),
+        (here.parent, here, "python"), (other.parent, here, ".venv/bin/python"),
         (tmp_path, Path("/usr/my bin/python3"), "'/usr/my bin/python3'"),
     ):  # fmt: skip
         monkeypatch.setenv("PATH", str(path))
