@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from learned_sparse.core.lazy import Register
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -43,7 +45,10 @@ def df_flops(weights: Tensor) -> Tensor:
     return flops(weights / (1 + distance.pow(BETA)))
 
 
-REGULARIZERS: dict[str, Callable[[Tensor], Tensor]] = {"flops": flops, "l1": l1, "df_flops": df_flops}
+REGULARIZERS: Register[Callable[[Tensor], Tensor]] = Register(
+    "learned_sparse.regularizers", {"flops": flops, "l1": l1, "df_flops": df_flops}
+)
+"""Regularisers by their name in recipes; those of installed packages are entry points of the group."""
 
 
 def masked(weights: Tensor, threshold: int | None) -> Tensor:

@@ -52,10 +52,12 @@ class Register(MutableMapping[str, T]):
     An object is imported when its name is looked up. A name of this project cannot be taken by another package.
     """
 
-    def __init__(self, group: str, objects: Mapping[str, str]) -> None:
-        """``objects``: name to ``"module:attribute"``."""
+    def __init__(self, group: str, objects: Mapping[str, str | T]) -> None:
+        """``objects``: name to the object, or to its ``"module:attribute"``."""
         self._group = group
-        self._objects: dict[str, Any] = {name: EntryPoint(name, path, group) for name, path in objects.items()}
+        self._objects: dict[str, Any] = {
+            name: EntryPoint(name, value, group) if isinstance(value, str) else value for name, value in objects.items()
+        }
 
     def __getitem__(self, name: str) -> T:
         value: Any = self._objects[name] if name in self._objects else self._all()[name]

@@ -9,6 +9,7 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json, sha256, write_json
+from learned_sparse.core.lazy import Register
 from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.export import embeddings, inverted, servers, tables
@@ -41,7 +42,7 @@ class Format:
     """File with one term a line, whose line number (from 0) is its number; None if terms are text."""
 
 
-FORMATS = {
+FORMATS: Register[Format] = Register("learned_sparse.formats", {
     "ciff": Format("Common Index File Format, for PISA, JASS, Terrier and others",
                    inverted.export_ciff, inverted.export_queries, MAX_IMPACT, VOCABULARY),
     "pisa": Format("index folder of PISA and pyterrier-pisa",
@@ -60,8 +61,8 @@ FORMATS = {
                       tables.export_parquet, tables.parquet_queries, MAX_IMPACT, VOCABULARY),
     "lsr-benchmark": Format("embeddings of lsr-benchmark (its step 2)",
                             embeddings.export_arrays, embeddings.array_queries, EXACT_FLOATS, VOCABULARY),
-}  # fmt: skip
-"""Formats by the name of the engine."""
+})  # fmt: skip
+"""Formats by the name of the engine; those of installed packages are entry points of ``learned_sparse.formats``."""
 
 
 def export_vectors(
@@ -122,7 +123,8 @@ def export_vectors(
                 record["query_terms_of_no_document"] = unknown
             record |= {"queries": len(rows), "query_terms": sum(map(len, rows.values()))}
             record |= target.queries(rows, folder, terms) or {}
-        (folder / USAGE).write_bytes((Path(__file__).parent / "usage" / f"{name}.txt").read_bytes())
+        usage = Path(__file__).parent / "usage" / f"{name}.txt"
+        (folder / USAGE).write_bytes(usage.read_bytes() if usage.is_file() else f"{target.about}\n".encode())
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         record["files"] = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
         write_json(folder / RECORD, record)
