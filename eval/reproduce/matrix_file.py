@@ -36,11 +36,13 @@ from eval.reproduce.matrix import (
     only_rows,
     read_row,
     seeds_of,
+    slug,
     weights_of,
 )
 from learned_sparse.collections.collection import data_root, load_collection, split_names
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
+from learned_sparse.core.files import check_name
 from learned_sparse.core.settings import parse, read_yaml
 
 _log = logging.getLogger(__name__)
@@ -174,6 +176,8 @@ def _checked_columns(matrix: Matrix) -> Matrix:
     """``matrix``; raise if a column names a collection, split, measure or row that does not exist."""
     if not matrix.columns or not matrix.rows:
         raise LearnedSparseError("a matrix needs at least one row and one column")
+    _check_names(matrix.rows, "rows")
+    _check_names([*matrix.columns, *matrix.averages], "columns")
     runnable = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
     for name, column in matrix.columns.items():
         with _located(f"columns: {name}"):
@@ -193,6 +197,18 @@ def _checked_columns(matrix: Matrix) -> Matrix:
             for part in parts:
                 _check_known(part, earlier, f"no column and no earlier average {part!r}")
     return matrix
+
+
+def _check_names(names: Iterable[str], where: str) -> None:
+    """Raise unless the names in paths (``slug``) are not empty and all different."""
+    seen: dict[str, str] = {}
+    for name in names:
+        short = slug(name)
+        if not short:
+            raise LearnedSparseError(f"{where}: {name!r} has no letter and no digit to name files by")
+        check_name(short, where)
+        if (other := seen.setdefault(short, name)) != name:
+            raise LearnedSparseError(f"{where}: {name!r} and {other!r} would both be {short!r} in file names")
 
 
 def _check(matrix: Matrix) -> None:

@@ -97,7 +97,7 @@ class Quantizer:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Quantizer:
         """Inverse of ``to_json``."""
-        return cls(float(content["scale"]), content["bits"])
+        return cls(float(content["scale"]), content.get("bits"))
 
 
 def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document") -> None:
