@@ -217,7 +217,7 @@ def in_this_process(step: Step, *, display: bool = False) -> str | None:
             details = f"; details in {log_of(step)}"
         try:
             status = command_of(step.module)(words)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (a step that fails leaves the others)
+        except Exception as error:  # noqa: BLE001  (a step that fails leaves the others; SIGTERM ends all)
             traceback.print_exc()
             return f"{step.command}\n{type(error).__name__}: {error}{details}"
     return f"{step.command}\nexit status {status}{details}" if status else None

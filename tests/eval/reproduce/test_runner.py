@@ -250,3 +250,16 @@ def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "free_bytes", lambda: 1_000_000)
     with pytest.raises(LearnedSparseError, match="1 MB are needed and 1 MB are free, most for encoded"):
         check_disk_space(steps)
+
+
+def test_sigterm_ends_a_run_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal raises ``SystemExit`` inside a step, which must not count as a step that failed."""
+
+    def interrupted(_: object) -> int:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(runner, "command_of", lambda _: interrupted)
+    steps = [step("one"), step("two")]
+    with pytest.raises(SystemExit):
+        Runner(steps, in_this_process).run()
+    assert not any(is_done(each) for each in steps)
