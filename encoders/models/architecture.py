@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -114,7 +115,7 @@ def check_objective(stage: Stage, *objectives: str) -> None:
         )
 
 
-class Architecture(Generic[S]):
+class Architecture(ABC, Generic[S]):
     """A model family; ``S`` is its settings dataclass.
 
     A new one writes ``networks`` and ``network_side``; all other methods have defaults. A side reads *towers*:
@@ -130,13 +131,13 @@ class Architecture(Generic[S]):
     query_only_settings: frozenset[str] = frozenset()
     """Those of the changeable fields that affect queries only: an index stays valid when they change."""
 
+    @abstractmethod
     def networks(self, settings: S, side: Side) -> tuple[str, ...]:
         """Names of the towers of a side that has a network."""
-        raise NotImplementedError
 
+    @abstractmethod
     def network_side(self, settings: S, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """The module of a side that has a network; ``towers`` may hold this side's towers only."""
-        raise NotImplementedError
 
     def query_bag(self, settings: S) -> tuple[Weighting, SpecialTokens] | None:  # noqa: ARG002
         """Weighting and special tokens of queries without a network; ``None``: queries have a network."""
