@@ -13,7 +13,8 @@ from encoders.head.tiled_scores import Pooling, TiledScores, activated, product
 
 MIN_TERMS = 8192
 """Vocabularies below it have a head that takes less time than the screening of its terms."""
-_COLUMNS = 512  # of an int8 product, whose int32 result stays in the cache: 4,096 take twice as long
+_PRODUCTS = 400_000  # of an int8 product, whose int32 result stays in the cache: four times as many take twice as long
+_COLUMNS = 128  # of an int8 product, at least
 _SCORED_COLUMNS = 8192  # of one text at once
 _MOST_CANDIDATES = 0.1  # share of all terms; more is no sparse model, and takes memory
 _SMALLEST_SCALE = 1e-28  # its inverse is finite in float32, and a flushed number is much less
@@ -48,8 +49,8 @@ class Screen:
         self.used: bool | None = None
         """Whether ``pool`` screens; None until it is known."""
         self._warm = False
-        self._rounded: tuple[Tensor, Tensor, Tensor, list[Tensor]] | None = None
-        """Factors of the dimensions, limits of the terms, the longest row, and int8 tiles of the decoder."""
+        self._rounded: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+        """Factors of the dimensions, limits of the terms, the longest row, and the decoder in int8."""
 
     def pool(self, hidden: Tensor, scores: TiledScores, pooling: Pooling, *, log: bool) -> Tensor:
         """``scores.pooled`` with ReLU for ``hidden`` ``(texts, tokens, hidden)``."""
@@ -62,6 +63,7 @@ class Screen:
 
         if self.used is None and self._warm:
             self.used = self._pays(plain, hidden, scores, pooling, log)
+            self._rounded = self._rounded if self.used else None
         self._warm = True
         return plain()
 
@@ -72,7 +74,7 @@ class Screen:
         """
         if self._rounded is None:
             self._rounded = self._round_decoder(kept)
-        factors, limits_of_terms, longest, tiles = self._rounded
+        factors, limits_of_terms, longest, decoder = self._rounded
         texts, tokens, size = kept.shape
         kept = kept.float() * factors
         step = kept.abs().amax((1, 2), keepdim=True).clamp(min=_SMALLEST_SCALE) / 127
@@ -84,8 +86,11 @@ class Screen:
         limits = torch.stack([1 / step.view(-1), error, rounded], 1) @ limits_of_terms - _MARGIN
         limits[~((rounded + error) * step.view(-1) * longest <= _LARGEST_PRODUCT)] = -torch.inf
         rows, largest = integers.to(torch.int8).view(-1, size), limits.new_empty(limits.shape, dtype=torch.int32)
-        for tile, maxima in zip(tiles, largest.split(_COLUMNS, 1), strict=True):
-            torch.amax(torch._int_mm(rows, tile).view(texts, tokens, -1), 1, out=maxima)  # noqa: SLF001
+        columns = max(_PRODUCTS // len(rows) // _COLUMNS, 1) * _COLUMNS
+        buffer = largest.new_empty(len(rows) * min(columns, len(decoder)))
+        for tile, maxima in zip(decoder.split(columns), largest.split(columns, 1), strict=True):
+            products = buffer[: len(rows) * len(tile)].view(len(rows), -1)
+            torch.amax(torch._int_mm(rows, tile.t(), out=products).view(texts, tokens, -1), 1, out=maxima)  # noqa: SLF001
         return ~(largest <= limits) & mask.any(1, keepdim=True)
 
     def _screened(self, hidden: Tensor, mask: Tensor, pooling: Pooling, *, log: bool) -> Tensor:
@@ -106,7 +111,7 @@ class Screen:
         values = activated(values, relu=True, log=log) if pooling == "max" else values
         return values.new_zeros(len(hidden), len(self.weight)).index_put_((text, column), values)
 
-    def _round_decoder(self, kept: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    def _round_decoder(self, kept: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """See ``_rounded``; limits and integers of a row are in units of its scale.
 
         Powers of two as ``factors`` of hidden states, and their inverses of rows, change no product. They reduce the
@@ -121,12 +126,12 @@ class Screen:
             scale = weight.abs().amax(1).clamp(min=_SMALLEST_SCALE) / 127
             exact = weight / scale[:, None]
             integers = exact.round()
-            tiles.append(integers.to(torch.int8).t())
+            tiles.append(integers.to(torch.int8))
             longest = torch.maximum(longest, (exact.norm(dim=1) * scale).max())
             zero = bias + bias.abs() * 2.0**-18 + len(factors) * 2.0**-126
             limits.append(torch.stack([-zero / scale, -exact.norm(dim=1), -(exact - integers).norm(dim=1)]).float())
         all_limits = torch.cat(limits, 1)
-        return factors, all_limits.masked_fill_(all_limits.isinf(), torch.nan), longest.float(), tiles
+        return factors, all_limits.masked_fill_(all_limits.isinf(), torch.nan), longest.float(), torch.cat(tiles)
 
     def _pays(
         self, plain: Callable[[], Tensor], hidden: Tensor, scores: TiledScores, pooling: Pooling, log: bool

@@ -64,7 +64,8 @@ def measure(name: str, number: int) -> dict[str, Any]:
 def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple[dict[str, list[float]], float, float]:
     """Seconds of each head for all ``texts`` in batches of similar length; mean terms and candidates of a text."""
     tower, tokenizer = LanguageModel.load(model).to(DTYPES[dtype]).eval(), load_tokenizer(model)
-    ordered = sorted(texts, key=len)
+    lengths = [len(ids) for ids in tokenizer(list(texts), truncation=True, max_length=shape.max_length)["input_ids"]]
+    ordered = [text for _, text in sorted(zip(lengths, texts, strict=True))]  # as the encoder orders them
     batches = []
     with torch.inference_mode():
         for start in range(0, len(ordered), BATCH):
