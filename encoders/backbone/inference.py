@@ -65,7 +65,12 @@ def _pack(model: nn.Module) -> None:
 
 
 def _is_gelu(activation: Any) -> bool:
-    """Whether ``activation`` is GELU with the error function."""
+    """Whether ``activation`` is GELU with the error function, and oneDNN is no slower with it.
+
+    On a processor with AVX2 only, the product with GELU takes 1.6 times as long as both by themselves.
+    """
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        return False
     if isinstance(activation, nn.GELU):
         return activation.approximate == "none"
     return isinstance(activation, transformers.activations.GELUActivation)

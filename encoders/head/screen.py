@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.head.tiled_scores import Pooling, TiledScores, activated, product
+from encoders.head.tiled_scores import Pooling, TiledScores, activated, by_onednn, product
 
 MIN_TERMS = 8192
 """Vocabularies below it have a head that takes less time than the screening of its terms."""
@@ -138,7 +138,7 @@ class Screen:
     ) -> bool:
         """Whether screening gives what ``plain`` gives in less time."""
         dtypes = {hidden.dtype, self.weight.dtype, self.bias.dtype, scores.dtype}
-        if hidden.device.type != "cpu" or dtypes not in ({torch.float32}, {torch.bfloat16}):
+        if hidden.device.type != "cpu" or not (dtypes == {torch.bfloat16} or (len(dtypes) == 1 and by_onednn(hidden))):
             return False
         if not _exact_int8(scores.layout.select(hidden)):
             return False
