@@ -174,8 +174,8 @@ class LanguageModel(NetworkTower):
         decoder: Any = model.get_output_embeddings()
         _check_decoder(model, decoder)
         self.decoder: nn.Linear = decoder
-        self.screen: Screen | None = None
-        """Finds the terms that can have weight; set by ``prepare_for_inference``."""
+        self.screen = Screen() if decoder.out_features >= MIN_TERMS else None
+        """Finds the terms that can have weight; None for a small vocabulary."""
         self.has_added_bias = False
         """Whether the output bias is one that transformers does not read, because its class has none."""
         self.model = model
@@ -215,12 +215,6 @@ class LanguageModel(NetworkTower):
                 self.decoder.bias, self.has_added_bias = nn.Parameter(self.decoder_bias), True
             self.decoder.bias.add_(values.to(self.decoder.bias.device))
         return True
-
-    def prepare_for_inference(self) -> None:
-        """Pack the weights of the network; the decoder gets a ``Screen``."""
-        if self.vocabulary_size >= MIN_TERMS:
-            self.screen = Screen(self.decoder_weight, self.decoder_bias)
-        super().prepare_for_inference()
 
     def save(self, folder: Path) -> None:
         """Write a normal Hugging Face folder: ``config.json`` and ``model.safetensors``."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -64,14 +65,17 @@ def by_onednn(rows: Tensor) -> bool:
 
 
 def pooled_with_gradient(
-    rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: str, *, relu: bool, log: bool
-) -> Tensor:
+    rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: str, *, relu: bool, log: bool,
+    max_and_entries: Callable[..., tuple[Tensor, Entries]] | None = None,
+) -> Tensor:  # fmt: skip
     """``scores.max`` or ``scores.sum`` (``pooling``) with gradients, without ever holding ``(rows, vocabulary)``.
 
     The gradient of a maximum goes to the row that won: one per text and term. For sums, ReLU makes the scores sparse:
     the positive scores are kept where they are few, and computed again in the backward pass elsewhere.
+    ``max_and_entries`` is that of ``scores`` unless it is given.
     """
-    return _Pooled.apply(rows, weight, bias, scores, pooling, relu, log)  # type: ignore[no-untyped-call, no-any-return]
+    maxima = max_and_entries or functools.partial(scores.max_and_entries, relu=relu)
+    return _Pooled.apply(rows, weight, bias, scores, pooling, maxima, log)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _Pooled(torch.autograd.Function):
@@ -79,11 +83,12 @@ class _Pooled(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: str, relu: bool, log: bool
-    ) -> Tensor:
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: str,
+        maxima: Callable[..., tuple[Tensor, Entries]], log: bool,
+    ) -> Tensor:  # fmt: skip
         ctx.scores, ctx.log, ctx.spans = scores, log, []
         if pooling == "max":
-            weights, entries = scores.max_and_entries(rows, weight, bias, relu=relu, log=log)
+            weights, entries = maxima(rows, weight, bias, log=log)
         else:
             weights, entries, ctx.spans = scores.sum_and_entries(rows, weight, bias, log=log)
         ctx.save_for_backward(rows, weight, bias, *entries)
@@ -152,26 +157,33 @@ class TokenRows:
         self._kept = None if drop_padding else self.mask.reshape(-1, 1)
         self.empty = ~self.mask.any(1)
         """Texts without tokens that count, ``(texts,)``."""
-        self._lengths = self.mask.sum(1) if drop_padding else torch.full_like(self.empty, tokens, dtype=torch.long)
-        self.first_rows = self._lengths.cumsum(0) - self._lengths
+        self.lengths = self.mask.sum(1) if drop_padding else torch.full_like(self.empty, tokens, dtype=torch.long)
+        """Rows of each text, ``(texts,)``."""
+        self.first_rows = self.lengths.cumsum(0) - self.lengths
         """The first row of each text, ``(texts,)``."""
-        self._longest = int(self._lengths.max()) if drop_padding and self.texts else tokens
+        self._longest = int(self.lengths.max()) if drop_padding and self.texts else tokens
         self._groups: list[tuple[slice, slice, int]] = []
         """Texts, rows and tokens per text of each run of equally long texts."""
         text = row = 0
-        for length, run in itertools.groupby(self._lengths.tolist() if drop_padding else [tokens] * self.texts):
+        for length, run in itertools.groupby(self.lengths.tolist() if drop_padding else [tokens] * self.texts):
             count = len(list(run))
             if length:
                 self._groups.append((slice(text, text + count), slice(row, row + count * length), length))
             text, row = text + count, row + count * length
         self._dropped = row < self.mask.numel()
         self._text_of_row = torch.arange(self.texts, device=mask.device).repeat_interleave(
-            self._lengths, output_size=row
+            self.lengths, output_size=row
         )
 
     def select(self, hidden: Tensor) -> Tensor:
         """The rows ``(rows, hidden)`` of ``hidden`` ``(texts, tokens, hidden)``."""
         return hidden[self.mask] if self._dropped else hidden.reshape(-1, hidden.shape[2])
+
+    def padded(self, rows: Tensor) -> Tensor:
+        """``(texts, tokens, hidden)``: a text ends with copies of its last row, which change no maximum."""
+        last = (self.lengths[:, None] - 1).clamp(min=0)
+        token = torch.arange(self._longest, device=rows.device).minimum(last)
+        return rows[(self.first_rows[:, None] + token).clamp(max=len(rows) - 1)]
 
     def max(self, scores: Tensor) -> Tensor:
         """Maxima ``(texts, columns)`` of ``scores`` ``(rows, columns)``; arbitrary for a text without tokens.
@@ -208,7 +220,7 @@ class TokenRows:
 
     def of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
         """The scores of each ``text`` ``(n,)`` in ``column``, after ``max``: ``(n, tokens)``, -inf after its last."""
-        length = self._lengths[text, None]
+        length = self.lengths[text, None]
         token = torch.arange(self._longest, device=scores.device)
         text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
         return text_scores.masked_fill_(token >= length, float("-inf"))

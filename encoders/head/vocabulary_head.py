@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import torch
@@ -37,20 +38,21 @@ def pool(
     ``hidden`` is ``(batch, tokens, hidden)``, ``mask`` ``(batch, tokens)`` is non-zero at the positions that count,
     ``weight`` is ``(vocabulary, hidden)`` and ``bias`` ``(vocabulary,)``. Sum: ``sum_i f(relu(score_i))``; max:
     ``f(relu(max_i score_i))``; ``f`` is log(1 + x) or the identity. A text with no position that counts pools to 0.
-    ``relu=False`` (max only, no saturation) keeps negative maxima. ``screen`` is that of the same ``weight`` and
-    ``bias``: without gradients it may leave out terms that get no weight, which changes no result.
+    ``relu=False`` (max only, no saturation) keeps negative maxima. ``screen`` may leave out terms that get no weight,
+    which changes no result and no gradient.
     """
     if not relu and (pooling != "max" or saturation != "none"):
         raise ValueError("relu=False is for max pooling without saturation")
     dtype, log = compute_dtype(hidden), saturation == "log"
     with torch.autocast(hidden.device.type, enabled=False):
         layout = TokenRows(mask, drop_padding=hidden.device.type == "cpu")
-        scores = TiledScores(layout, dtype)
+        scores, rows, screen = TiledScores(layout, dtype), layout.select(hidden), screen if relu else None
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias)):
-            return pooled_with_gradient(layout.select(hidden), weight, bias, scores, pooling, relu=relu, log=log)
-        if screen is not None and relu:
-            return screen.pool(hidden, scores, pooling, log=log)
-        return scores.pooled(layout.select(hidden), weight, bias, pooling, relu=relu, log=log)
+            maxima = functools.partial(screen.max_and_entries, scores=scores) if screen else None
+            return pooled_with_gradient(rows, weight, bias, scores, pooling, relu=relu, log=log, max_and_entries=maxima)
+        if screen:
+            return screen.pool(rows, weight, bias, scores, pooling, log=log)
+        return scores.pooled(rows, weight, bias, pooling, relu=relu, log=log)
 
 
 def pool_columns(

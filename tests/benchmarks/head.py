@@ -15,6 +15,7 @@ from encoders.backbone.device import DTYPES
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.head.screen import Screen
+from encoders.head.tiled_scores import TokenRows
 from encoders.head.vocabulary_head import pool
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.encoder import load_encoder
@@ -75,7 +76,7 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
             )  # fmt: skip
             mask = encoded["attention_mask"]
             batches.append((tower(encoded["input_ids"], mask), mask))
-        screen = Screen(tower.decoder_weight, tower.decoder_bias)
+        screen = Screen()
 
         def pooled(screen: Screen | None) -> list[torch.Tensor]:
             weight, bias = tower.decoder_weight, tower.decoder_bias
@@ -89,7 +90,11 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
         if not all(torch.equal(*pair) for pair in zip(plain, screened, strict=True)):
             raise RuntimeError(f"{shape.name}, {dtype}: the screened head gives other weights than the plain one")
         terms = sum(int((weights > 0).sum()) for weights in plain) / len(texts)
-        candidates = sum(int(screen.candidates(states, mask.bool()).sum()) for states, mask in batches) / len(texts)
+        candidates = 0.0
+        for states, mask in batches:
+            layout = TokenRows(mask, drop_padding=True)
+            decoder = tower.decoder_weight, tower.decoder_bias
+            candidates += int(screen.candidates(layout.select(states), *decoder, layout)[0].sum()) / len(texts)
         seconds = harness.interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
     return seconds, round(terms, 1), round(candidates, 1)
 

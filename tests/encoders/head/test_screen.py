@@ -19,7 +19,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 SCALES = (1e-42, 1e-38, 1e-30, 1e-19, 1e-3, 1.0, 1e3, 1e18, 1e30, 3e38)
 
 
-def exact_int_mm(left: Tensor, right: Tensor) -> Tensor:
+def exact_int_mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     return (left.double() @ right.double()).int()
 
 
@@ -27,17 +27,30 @@ def exact_int_mm(left: Tensor, right: Tensor) -> Tensor:
 def _exact_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Integer products that are exact: the processor's own if they are; float32 products of one order."""
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(screen, "_MOST_CANDIDATES", 1.0)
     if not screen._exact_int8(torch.ones(17, 64)):
         monkeypatch.setattr(torch, "_int_mm", exact_int_mm)
 
 
+Decoder = tuple[Tensor, Tensor]
+
+
 def both(
-    screened: Screen, hidden: Tensor, mask: Tensor, pooling: Pooling, *, log: bool = False
-) -> tuple[Tensor, Tensor]:
-    layout = TokenRows(mask, drop_padding=True)
+    hidden: Tensor,
+    mask: Tensor,
+    decoder: Decoder,
+    pooling: Pooling,
+    screened: Screen | None = None,
+    *,
+    log: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Plain and screened weights, and the candidates."""
+    layout, screened = TokenRows(mask, drop_padding=True), screened or Screen()
     rows, scores = layout.select(hidden), TiledScores(layout, hidden.dtype)
-    plain = scores.pooled(rows, screened.weight, screened.bias, pooling, relu=True, log=log)
-    return plain, screened._screened(hidden, layout.mask, pooling, log=log)
+    plain = scores.pooled(rows, *decoder, pooling, relu=True, log=log)
+    found = screened._found(rows, *decoder, layout, pooling, log=log)
+    assert found is not None
+    return plain, found[0], screened.candidates(rows, *decoder, layout)[0]
 
 
 def sparse_model(texts: int = 5, tokens: int = 9, size: int = 64, terms: int = 1300) -> tuple[Tensor, ...]:
@@ -57,12 +70,9 @@ def sparse_model(texts: int = 5, tokens: int = 9, size: int = 64, terms: int = 1
 def test_the_same_bits_as_the_plain_head(pooling: Pooling, log: bool, dtype: torch.dtype) -> None:
     hidden, mask, weight, bias = sparse_model()
     hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias.to(dtype)
-    plain, result = both(Screen(weight, bias), hidden, mask, pooling, log=log)
+    plain, result, candidates = both(hidden, mask, (weight, bias), pooling, log=log)
     assert torch.equal(plain, result)
-    active, candidates = (
-        plain.count_nonzero(1),
-        Screen(weight, bias).candidates(screen._repeat_tokens(hidden, mask), mask).sum(1),
-    )
+    active = plain.count_nonzero(1)
     assert (active > 0).tolist() == [True, True, False, True, True]
     assert candidates.sum() < 2 * active.sum() < 0.2 * plain.numel()  # screening leaves something out
 
@@ -87,11 +97,11 @@ def test_no_term_with_weight_is_missing(data: st.DataObject, dtype: torch.dtype,
     scores = torch.nan_to_num((hidden[0].float() @ weight.float().T).amax(0), 0, 0, 0)
     steps = data.draw(st.sampled_from([-1e-2, -1e-6, -6e-8, 0.0, 6e-8, 1e-6, 1e-2]))
     bias = (-scores * (1 + steps)).to(dtype)
-    screened = Screen(weight, bias)
+    screened = Screen()
     if data.draw(st.booleans()):  # factors from other states
-        screened.candidates(numbers(3, 4, size), mask)
-    plain, result = both(screened, hidden, mask, pooling)
-    candidates = screened.candidates(screen._repeat_tokens(hidden, mask), mask)
+        layout = TokenRows(mask, drop_padding=True)
+        screened.candidates(layout.select(numbers(3, 4, size)), weight, bias, layout)
+    plain, result, candidates = both(hidden, mask, (weight, bias), pooling, screened)
     missing = ~(plain <= 0) & ~candidates  # a sum may be NaN
     assert not missing.any(), (plain[missing], bias)
     of_rows = [part.abs().amax(-1).double() for part in (hidden, weight)]
@@ -106,7 +116,7 @@ def test_nan_states_give_nan_weights() -> None:
     hidden[0, 2, 5] = float("nan")
     hidden[3, 7] = float("nan")  # does not count
     hidden[4, 1, 0] = float("inf")
-    plain, result = both(Screen(weight, bias), hidden, mask, "max")
+    plain, result, _ = both(hidden, mask, (weight, bias), "max")
     assert result[0].isnan().all()
     assert torch.equal(plain.nan_to_num(-1), result.nan_to_num(-1))
 
@@ -114,7 +124,7 @@ def test_nan_states_give_nan_weights() -> None:
 @pytest.mark.parametrize("faster", ["screened", "plain"])
 def test_the_faster_head_is_chosen_once(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, mask, weight, bias = sparse_model()
-    screened = Screen(weight, bias)
+    screened = Screen()
     monkeypatch.setattr(screen, "_exact_int8", lambda _: True)
     monkeypatch.setattr(screen, "_seconds", lambda run: 1.0 if run.__name__ == faster else 2.0)
     results = [pool(hidden, mask, weight, bias, pooling="max", screen=screened) for _ in range(2)]
@@ -124,7 +134,7 @@ def test_the_faster_head_is_chosen_once(faster: str, monkeypatch: pytest.MonkeyP
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-@pytest.mark.parametrize("case", ["inexact", "gradient", "no relu", "float64"])
+@pytest.mark.parametrize("case", ["inexact", "no relu", "float64", "dense"])
 def test_the_plain_head_where_screening_is_not_proven(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, mask, weight, bias = sparse_model()
     options: dict[str, Any] = {"pooling": "max"}
@@ -132,14 +142,45 @@ def test_the_plain_head_where_screening_is_not_proven(case: str, monkeypatch: py
     monkeypatch.setattr(screen, "_seconds", lambda run: 1.0 if run.__name__ == "screened" else 2.0)
     if case == "float64":
         hidden, weight, bias = hidden.double(), weight.double(), bias.double()
-    if case == "gradient":
-        hidden.requires_grad_()
+    if case == "dense":
+        monkeypatch.setattr(screen, "_MOST_CANDIDATES", 0.01)
     if case == "no relu":
         options["relu"] = False
-    screened = Screen(weight, bias)
+    screened = Screen()
     for _ in range(3):
         pool(hidden, mask, weight, bias, **options, screen=screened)
     assert not screened.used
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_model_that_learns_gets_the_same_gradients(log: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over two updates of a decoder that grows in one step, so that other terms get weight."""
+    monkeypatch.setattr(screen, "_exact_int8", lambda _: True)
+    monkeypatch.setattr(screen, "_seconds", lambda run: 1.0 if run.__name__ == "screened" else 2.0)
+    hidden, mask, *decoder = sparse_model()
+    hidden[1, 1:] = hidden[1, :1]  # ties, of which the first token wins
+    mask = mask.clone()
+    mask[1, :3] = True
+    screened = Screen()
+    both_ways: list[list[Any]] = []
+    for screen_or_none in (screened, None):
+        weight, bias = [torch.nn.Parameter(tensor.clone()) for tensor in decoder]
+        optimizer = torch.optim.SGD([weight, bias], lr=1.0)
+        results: list[Any] = []
+        for _ in range(4):
+            states = hidden.clone().requires_grad_()
+            weights = pool(
+                states, mask, weight, bias, pooling="max", saturation="log" if log else "none", screen=screen_or_none
+            )
+            optimizer.zero_grad()
+            (-weights.mul(torch.linspace(0.1, 2, weights.shape[1])).sum(1)).log_softmax(0).sum().backward()
+            gradients = [each.grad.clone() for each in (states, weight, bias) if each.grad is not None]
+            results += [weights.detach(), *gradients]
+            optimizer.step()
+        both_ways.append(results)
+    assert screened.used
+    assert all(torch.equal(*pair) for pair in zip(*both_ways, strict=True))
+    assert not torch.equal(both_ways[0][0] > 0, both_ways[0][-4] > 0)
 
 
 def test_saturating_products_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
