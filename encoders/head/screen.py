@@ -92,19 +92,20 @@ class Screen:
         version = 0 if weight.is_inference() else weight._version  # noqa: SLF001
         if weight is not self._weight or version != self._version or not torch.equal(bias, self._bias):
             self._weight, self._version, self._bias, self._rounded = weight, version, bias.clone(), None
-        if self._rounded is None:
-            self._rounded = _round_decoder(kept, weight, bias)
-        factors, limits_of_terms, longest, decoder = self._rounded
+        rounded = self._rounded
+        if rounded is None:
+            rounded = self._rounded = _round_decoder(kept, weight, bias)
+        factors, limits_of_terms, longest, decoder = rounded
         texts, tokens, size = kept.shape
         states = kept.float() * factors
         step = states.abs().amax((1, 2), keepdim=True).clamp(min=_SMALLEST_SCALE) / 127
         exact = states / step
         integers = exact.round()
         slack = 1 + 2.0**-24 * (2 * size + 64)
-        rounded, error = (part.norm(dim=2).amax(1) * slack for part in (integers, exact - integers))
-        error += (rounded + error) * (slack - 1)
-        limits = torch.stack([1 / step.view(-1), error, rounded], 1) @ limits_of_terms - _MARGIN
-        limits[~((rounded + error) * step.view(-1) * longest <= _LARGEST_PRODUCT)] = -torch.inf
+        length, error = (part.norm(dim=2).amax(1) * slack for part in (integers, exact - integers))
+        error += (length + error) * (slack - 1)
+        limits = torch.stack([1 / step.view(-1), error, length], 1) @ limits_of_terms - _MARGIN
+        limits[~((length + error) * step.view(-1) * longest <= _LARGEST_PRODUCT)] = -torch.inf
         int8, largest = integers.to(torch.int8).view(-1, size), limits.new_empty(limits.shape, dtype=torch.int32)
         columns = max(_PRODUCTS // len(int8) // _COLUMNS, 1) * _COLUMNS
         buffer = largest.new_empty(len(int8) * min(columns, len(decoder)))
