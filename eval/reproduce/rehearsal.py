@@ -20,7 +20,8 @@ from typing import Any
 import yaml
 
 from encoders.training import data_source, load_recipe, to_mapping
-from eval.reproduce.leaderboard import write_leaderboard, write_report
+from eval.reproduce.leaderboard.pages import write_report
+from eval.reproduce.leaderboard.results import write_leaderboard
 from eval.reproduce.matrix import (
     BM25Row,
     CheckpointRow,

@@ -15,9 +15,20 @@ from hypothesis import strategies as st
 
 from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import TermCounts, count_terms, expected_flops
-from eval.dimensions.__main__ import main
-from eval.dimensions.counts import SHARES, chart, cuts_section, read_counts, stop_section, usage_section
-from eval.dimensions.texts import KINDS, by_length, expansion_section, meanings, score_parts
+from eval.dimensions import (
+    KINDS,
+    SHARES,
+    by_length,
+    chart,
+    cuts_section,
+    expansion_section,
+    main,
+    meanings,
+    read_counts,
+    score_parts,
+    stop_section,
+    usage_section,
+)
 from eval.tables import Section
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import encode_texts, load_encoder
@@ -291,7 +302,7 @@ def test_values_are_those_of_the_encoder(encoded: Path, capsys: pytest.CaptureFi
 
 
 def test_the_command_does_not_import_torch(workspace: Path, python: Any, root: Path) -> None:
-    program = "import sys; from eval.dimensions.__main__ import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    program = "import sys; from eval.dimensions import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
     done = python("-c", program, *words, cwd=workspace, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
     assert done.stdout.endswith("False\n"), done.stderr

@@ -75,15 +75,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return recorded
 
 
-@pytest.mark.parametrize("queries", [QUERIES, {"q1": "one", "q2": "two"}])
-def test_one_query_is_searched_at_a_time(calls: list[tuple[Any, ...]], queries: dict[str, Any]) -> None:
-    time_searches(Path("index"), IndexNote("any", (), {}), queries, 10)
-    assert calls[0] == (Path("index"), "any", None)
-    assert calls[1] == ({"q1": queries["q1"]}, 10, 1)
-    assert all(len(searched) == 1 and (hits, threads) == (10, 1) for searched, hits, threads in calls[1:])
-    assert [next(iter(searched)) for searched, _, _ in calls[1:5]] == ["q1", "q2", "q1", "q2"]
-
-
 def test_more_hits_are_searched_in_an_index_of_segments(calls: list[tuple[Any, ...]], tmp_path: Path) -> None:
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
@@ -93,9 +84,3 @@ def test_more_hits_are_searched_in_an_index_of_segments(calls: list[tuple[Any, .
     for hits, segments in ((10, 100), (2, 20), (1, 1)):
         time_searches(Path("index"), index_note, QUERIES, hits)
         assert calls[-1][1] == segments
-
-
-def test_the_exact_searcher_is_timed_without_an_index() -> None:
-    exact = ExactSearcher.from_vectors([("d1", {"hives": 3}), ("d2", {"skin": 1})])
-    times = time_searches(Path("vectors"), IndexNote("impact", (), {}), QUERIES, 10, exact)
-    assert 0 < times.median <= times.p99

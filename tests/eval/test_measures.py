@@ -87,9 +87,10 @@ def oracle(measure: str, qrels: Qrels, run: Run) -> dict[str, float]:
         for query, hits in run.items()
         if hits
     }
+    key = parsed.name.replace(".", "_")
     known = {query: {d: max(g, 0) for d, g in grades.items()} for query, grades in qrels.items()}
     found = pytrec_eval.RelevanceEvaluator(known, {parsed.name}, relevance_level=level).evaluate(ranked)
-    return {query: found.get(query, {parsed.key: 0.0})[parsed.key] for query in qrels}
+    return {query: found.get(query, {key: 0.0})[key] for query in qrels}
 
 
 @pytest.mark.parametrize(("text", "arguments"), ARGUMENTS.items())

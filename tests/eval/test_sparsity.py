@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.costs import count_terms, expected_flops, terms_per_text
-from learned_sparse.core.errors import LearnedSparseError
+from eval.costs import count_terms, expected_flops
 
 QUERIES = [["b", "c"], [], ["z"]]
 
@@ -31,12 +28,3 @@ def test_repeated_terms_and_empty_vectors() -> None:
     assert count_terms([["b", "b", "c"]]).document_frequency == {"b": 1, "c": 1}
     assert math.isnan(expected_flops(count_terms([]), count_terms(QUERIES)))
     assert expected_flops(count_terms([[]]), count_terms(QUERIES)) == 0
-
-
-def test_terms_per_text() -> None:
-    summary = terms_per_text(np.array([0, 1, 2, 3, 14], np.int32))
-    assert (summary.mean, summary.minimum, summary.median, summary.maximum, summary.empty) == (4, 0, 2, 14, 1)
-    assert (summary.q25, summary.q75) == (1, 3)
-    assert (summary.q05, summary.q95) == pytest.approx((0.2, 3 + 0.8 * 11))
-    with pytest.raises(LearnedSparseError, match="no vectors"):
-        terms_per_text(count_terms([]).lengths)

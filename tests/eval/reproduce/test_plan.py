@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from encoders.training import load_recipe, recipe_file
-from eval.reproduce.builder import Weights, expected_terms, set_words
 from eval.reproduce.matrix import (
     BestOfRow,
     BM25Row,
@@ -26,7 +25,7 @@ from eval.reproduce.matrix import (
     Training,
     slug,
 )
-from eval.reproduce.plan import Plan, make_plan
+from eval.reproduce.plan import Plan, Weights, expected_terms, make_plan, set_words
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
 from learned_sparse.core.errors import LearnedSparseError
@@ -168,16 +167,6 @@ def test_each_seed_is_a_training(data: Path) -> None:
     assert kinds(plan).count("train") == 2
 
 
-def test_a_pool_is_cut_with_bm25_and_searched_as_a_collection(data: Path) -> None:
-    columns = {"pool": Column(collection=str(data / "toy"), split="test", pool=2)}
-    plan = plan_of(data, {"BM25": BM25Row(bm25="text")}, columns=columns, hits=10)
-    steps = by_name(plan)
-    pool = steps["data/toy-test-pool-2"]
-    assert pool.needs == (steps["runs/toy/test/bm25.txt"],)
-    assert steps["indexes/toy-test-pool-2/bm25"].needs == (pool,)
-    assert plan.cells[0].collection == str(home() / "data" / "toy-test-pool-2")
-
-
 def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
     file = data / "toy" / "predicted.jsonl"
     rows = {
@@ -209,24 +198,6 @@ def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
         sizes[name] = steps[f"vectors/toy/{slug(name)}"].disk_bytes
     k = load_recipe("small-uhd").settings["k"]
     assert sizes["UHD"] / sizes["k=2"] == pytest.approx(k / 2, rel=0.05)
-
-
-def test_a_row_is_searched_with_pisa(data: Path) -> None:
-    steps = by_name(plan_of(data, {"splade": RecipeRow(recipe="small-splade", backend="pisa")}))
-    costs = next(step for step in steps.values() if step.kind == "costs")
-    for step in (steps["runs/toy/test/splade.txt"], costs):
-        assert step.arguments[step.arguments.index("--backend") + 1] == "pisa"
-    assert "--vectors" in costs.arguments
-    assert not any(step.kind == "index" for step in steps.values())
-
-
-def test_rows_are_chosen_by_a_pattern(data: Path) -> None:
-    rows = {name: BM25Row(bm25="text") for name in ("BM25", "BM25, tuned", "other")}
-    plan = make_plan(Matrix(title="", rows=rows, columns={"toy": Column(collection=str(data / "toy"), split="test")}),
-                     "m", data, rows=["BM25*"])  # fmt: skip
-    assert [cell.row for cell in plan.cells] == ["BM25", "BM25, tuned"]
-    with pytest.raises(LearnedSparseError, match=r"--row SpaDE \*: not in this matrix"):
-        make_plan(plan.matrix, "m", data, rows=["SpaDE *"])
 
 
 def test_bm25_with_other_parameters_searches_the_same_index(data: Path) -> None:
@@ -272,16 +243,6 @@ def test_a_row_re_ranks_the_run_of_another(data: Path) -> None:
     best = steps["runs/toy/test/best.txt"]
     assert best.needs == (step, steps["reranked/toy/test/cross"])
     assert f"--measure MRR@10 --run {cells['spade'].run} {cells['cross'].run} {data}/toy/run.txt" in best.command
-
-
-def test_seeds_of_a_re_ranked_row_are_those_of_its_runs(data: Path) -> None:
-    rows = {
-        "splade": RecipeRow(recipe="small-splade", seeds=(1, 2)),
-        "cross": CrossEncoderRow(cross_encoder="a/b", rerank="splade", depth=3),
-    }
-    plan = plan_of(data, rows)
-    assert [(cell.row, cell.seed) for cell in plan.cells[2:]] == [("cross", 1), ("cross", 2)]
-    assert "splade-seed-2.txt" in by_name(plan)["reranked/toy/test/cross-seed-2"].command
 
 
 def test_a_sample_holds_the_top_of_bm25(data: Path) -> None:
@@ -331,6 +292,7 @@ def test_rows_and_columns_can_be_chosen(data: Path) -> None:
     )
     plan = make_plan(matrix, "m", data, rows=["BM25"], columns=["other"])
     assert [(cell.row, cell.column) for cell in plan.cells] == [("BM25", "other")]
+    assert [cell.row for cell in make_plan(matrix, "m", data, rows=["BM*"], columns=["toy"]).cells] == ["BM25"]
     with pytest.raises(LearnedSparseError, match="--row BM24: not in this matrix; did you mean 'BM25'"):
         make_plan(matrix, "m", data, rows=["BM24"])
     columns["gone"] = Column(collection=str(data / "gone"), split="test")
