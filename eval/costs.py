@@ -82,11 +82,13 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         path, note, vectors = options.index, IndexNote.load(options.index), None
     else:
         path, (note, vectors) = options.vectors[0], _load_vectors(options)
-    queries = _load_queries(options, note)
+    queries = _load_queries(options, note, None if note.scoring == "bm25-text" else options.queries)
     query_terms = _count(queries, note)
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
-    flops_terms = _count(_flops_queries(options, note), note) if options.flops_queries else query_terms
+    flops_terms = query_terms
+    if options.flops_queries:
+        flops_terms = _count(_load_queries(options, note, options.flops_queries), note)
     documents = count_documents(*options.vectors) if vectors else _index_terms(path, note, flops_terms)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
@@ -116,15 +118,6 @@ def _count(queries: Mapping[str, Any], note: IndexNote) -> TermCounts:
     return count_terms(queries.values())
 
 
-def _flops_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
-    """The queries that FLOPS are estimated from: texts for an index of plain text, otherwise impacts."""
-    if note.scoring == "bm25-text":
-        return {query.id: query.text for query in read_queries(options.flops_queries)}
-    for manifest in note.manifests[:1]:
-        check_queries(options.flops_queries, manifest)
-    return read_topics(options.flops_queries)
-
-
 def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexNote) -> float | None:
     """Mean time to encode a query; 0 for text, which Lucene analyses itself; None without the texts of the queries."""
     if note.scoring == "bm25-text":
@@ -147,14 +140,16 @@ def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearche
     return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options, vectors.files)
 
 
-def _load_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
-    """Query id → text for an index of plain text, otherwise impacts."""
+def _load_queries(options: argparse.Namespace, note: IndexNote, source: Path | None) -> Mapping[str, Any]:
+    """Query id → text for an index of plain text, otherwise impacts; ``source``: topics, or encoded queries."""
     if note.scoring != "bm25-text":
-        if not options.queries:
+        if not source:
             raise LearnedSparseError("give --queries DIR: what learned_sparse.encode --queries wrote")
         for manifest in note.manifests[:1]:
-            check_queries(options.queries, manifest)
-        return read_topics(options.queries)
+            check_queries(source, manifest)
+        return read_topics(source)
+    if source:
+        return {query.id: query.text for query in read_queries(source)}
     if not options.collection:
         raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
     collection, split = load_split(options)

@@ -16,7 +16,7 @@ from eval.runs import Judged, add_collection_options, by_class, load_judged, loa
 from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
-from learned_sparse.core.files import atomic_write, index_folder, run_file
+from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ _logger = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
-    for measure in options.measures or ():
-        parse_measure(measure)
     files = named_runs(options.run or ())
     judged, qrels = None, _load_qrels(options.qrels) if options.qrels else None
     measures: Sequence[str] = options.measures or ()
@@ -81,14 +79,9 @@ def main(argv: list[str] | None = None) -> int:
             for run, scores in results.items():
                 _warn(files[run], scores)
         tables.append(_as_text(name, queries, results, compared, baseline, markdown=options.markdown))
-        of_part = {
-            "runs": [
-                {"name": run, "run": str(files[run]), "scores": dict(scores.mean), "missing": list(scores.missing),
-                 "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if options.per_query else {})}
-                for run, scores in results.items()
-            ],
-            "comparisons": _compared_as_json(compared, baseline),
-        }  # fmt: skip
+        if not (options.output or options.json):
+            continue
+        of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
         if name is None:
             content |= of_part
         else:
@@ -148,13 +141,6 @@ def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
-    from learned_sparse.index.note import INDEX_MANIFEST
-
-    for name, run in runs.items():
-        index = index_folder(judged.collection.name, name)
-        note = index / INDEX_MANIFEST
-        if note.is_file() and note.stat().st_mtime > run.stat().st_mtime:
-            _logger.warning("%s: older than the index %s; search again", run, index)
     return runs
 
 
@@ -198,16 +184,23 @@ def _as_text(
     return "\n\n".join(texts)
 
 
-def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]:
-    content = []
+def _as_json(
+    files: Mapping[str, Path], results: Mapping[str, Scores], compared: Compared, baseline: str, *, per_query: bool
+) -> dict[str, Any]:
+    runs = [
+        {"name": name, "run": str(files[name]), "scores": dict(scores.mean), "missing": list(scores.missing),
+         "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if per_query else {})}
+        for name, scores in results.items()
+    ]  # fmt: skip
+    found = []
     for name, of_measure in compared.items():
         for measure, comparison in of_measure.items():
             low, high = comparison.confidence_interval
             interval = [low, high] if math.isfinite(low) else None  # of a single query; JSON has no infinity
             numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
             wins = {"queries_higher": comparison.wins[0]}
-            content.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
-    return content
+            found.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
+    return {"runs": runs, "comparisons": found}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -162,14 +162,19 @@ def _hits(of_query: Sequence[tuple[str, float]] | Mapping[str, float], removed: 
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
-    """Write judgements as trec_eval reads them, negative grades as 0.
+    """Write judgements as trec_eval reads them."""
+    with atomic_write(path) as file:
+        file.writelines(line.encode() for line in _qrels_lines(qrels))
+
+
+def _qrels_lines(qrels: Qrels) -> Iterator[str]:
+    """Lines of judgements, negative grades as 0.
 
     No measure distinguishes the two, but trec_eval fails on a query whose grades are all negative.
     """
-    with atomic_write(path) as file:
-        for query, grades in qrels.items():
-            for document, grade in grades.items():
-                file.write(f"{query} 0 {_checked_id(document)} {max(grade, 0)}\n".encode())
+    for query, grades in qrels.items():
+        for document, grade in grades.items():
+            yield f"{query} 0 {_checked_id(document)} {max(grade, 0)}\n"
 
 
 def _unjudged_hit(grades: Mapping[str, int]) -> Hits:
@@ -192,7 +197,8 @@ def _trec_eval_all(run: Mapping[str, Hits], qrels: Qrels, measures: Sequence[Mea
     printed: dict[tuple[tuple[str, ...], str], dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
         files = Path(folder, "qrels.txt"), Path(folder, "run.txt")
-        write_qrels(files[0], qrels)
+        with files[0].open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(_qrels_lines(qrels))
         with files[1].open("w", encoding="utf-8", newline="\n") as file:
             for query, hits in run.items():
                 for document, score in hits:

@@ -105,7 +105,15 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     _check_results(whole, output, chosen, kept, drop=options.drop)
     failed = _run(plan, options, engine)
-    return _write(whole, output, chosen, _command_line(options), kept) or int(failed)
+    from eval.reproduce.leaderboard.pages import write_report
+    from eval.reproduce.leaderboard.results import exit_status, write_leaderboard
+
+    with locked(output):
+        status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
+        write_report(output)
+    print(f"written: {output}")
+    print(f"next: open {output / 'index.html'} in a browser")
+    return status or int(failed)
 
 
 def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
@@ -192,19 +200,6 @@ def _summary(plan: Plan, runner: Runner) -> str:
 
     space = check_disk_space(runner.todo)
     return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {runner.done} done; {space}"
-
-
-def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str, kept: Cells) -> int:
-    """Write the results and the pages; returns 1 if one of the ``chosen`` cells failed or is not as expected."""
-    from eval.reproduce.leaderboard.pages import write_report
-    from eval.reproduce.leaderboard.results import exit_status, write_leaderboard
-
-    with locked(output):
-        status = exit_status(write_leaderboard(plan, output, command, kept), chosen)
-        write_report(output)
-    print(f"written: {output}")
-    print(f"next: open {output / 'index.html'} in a browser")
-    return status
 
 
 def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells, *, drop: bool) -> None:

@@ -328,7 +328,9 @@ def _expansions(builder: Builder, row: Row, on: Target) -> Path | Step | None:
     if not isinstance(its, ModelRow) or its.expanded is None:
         return None
     file = _filled(its.expanded, on.whole or on.name)
-    return file if its.expansion == "queries" else builder.new_terms(on, file)
+    if its.expansion == "queries":
+        return file
+    return builder.rewritten("new-terms", "new terms of the predicted queries", "new-terms", on, file)
 
 
 def _filled(file: str, collection: str) -> Path:
@@ -639,28 +641,22 @@ class Builder:
             facts={"remove_query": whole.facts["remove_query"]}, whole=whole.name,
         )  # fmt: skip
 
-    def new_terms(self, target: Target, file: Path) -> Step:
-        """Write the terms of each document's predicted queries that its text has not; ``file`` has the queries."""
+    def rewritten(self, action: str, title: str, stem: str, target: Target, file: Path) -> Step:
+        """Write the texts or new terms of each document with its predicted queries, of which ``file`` has all."""
         return self.make(
-            "prepare", f"new terms of the predicted queries of {target.name}", PREPARE,
-            ("new-terms", "--collection", target.documents_of, "--expanded", file, *self.bad_lines), "new-terms",
+            "prepare", f"{title} of {target.name}", PREPARE,
+            (action, "--collection", target.documents_of, "--expanded", file, *self.bad_lines), stem,
             home_folder("expanded", target.name), disk_bytes=target.documents * TEXT_BYTES, needs=target.needs,
             reads=(file, *target.corpus), facts=target.documents_facts,
         )  # fmt: skip
 
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
-        size = target.documents * TEXT_BYTES
-        documents = self.make(
-            "prepare", f"expanded text of {target.name}", PREPARE,
-            ("expand", "--collection", target.documents_of, "--expanded", file, *self.bad_lines), stem,
-            home_folder("expanded", target.name), disk_bytes=size, needs=target.needs, reads=(file, *target.corpus),
-            facts=target.documents_facts,
-        )  # fmt: skip
+        documents = self.rewritten("expand", "expanded text", stem, target, file)
         return self.make(
             "index-bm25", f"index {stem}, {target.name}", "learned_sparse.index",
             ("--bm25", "--input", documents.writes[0]), stem, partial(index_folder, target.name), output="--index",
-            unkeyed=self._threads(), disk_bytes=size, needs=(documents,),
+            unkeyed=self._threads(), disk_bytes=documents.disk_bytes, needs=(documents,),
         )  # fmt: skip
 
     def word_pieces(self) -> Step:

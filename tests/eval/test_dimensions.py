@@ -18,7 +18,6 @@ from eval.costs import TermCounts, count_terms, expected_flops
 from eval.dimensions import (
     KINDS,
     SHARES,
-    by_length,
     chart,
     cuts_section,
     expansion_section,
@@ -237,14 +236,6 @@ def test_what_cannot_be_counted(words: str, message: str, workspace: Path) -> No
     write_run("unknown.txt", {"q9": [("d1", 1.0)]})
     with pytest.raises(LearnedSparseError, match=re.escape(message)):
         main(words.split())
-
-
-def test_groups_of_equal_lengths_stay_together() -> None:
-    assert by_length([5, 5, 5, 5, 5, 9, 30, 31], [1, 2, 3, 4, 5, 10, 20, 30], groups=4) == [
-        ["5", 5, 3.0], ["9–30", 2, 15.0], ["31", 1, 30.0],
-    ]  # fmt: skip
-    assert by_length([3, 4, 8, 8, 8, 8, 8, 8], [1, 1, 2, 2, 2, 2, 2, 2], groups=4) == [["3–4", 2, 1.0], ["8", 6, 2.0]]
-    assert by_length([], []) == []
 
 
 def test_words_that_activate_a_dimension() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
-import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +15,7 @@ import scipy.stats
 from eval.reproduce.__main__ import main
 from eval.reproduce.claims import COSTS as CLAIMED_COSTS
 from eval.reproduce.leaderboard.figures import figures
-from eval.reproduce.leaderboard.pages import cells_csv, html, markdown, write_report
+from eval.reproduce.leaderboard.pages import html, markdown, write_report
 from eval.reproduce.leaderboard.view import COSTS, Quantity, Results
 from eval.reproduce.matrix import PUBLISHED_COSTS
 from learned_sparse.core.errors import LearnedSparseError
@@ -177,16 +175,6 @@ def test_the_policy_allows_only_our_style_and_script() -> None:
         assert f"{tag}-src 'sha256-{digest}'" in content
     assert "default-src 'none'" in content
     assert not re.search(r"https?:|url\(|@import|\bsrc=|fetch\(|XMLHttp|import\(|innerHTML|unsafe", content)
-
-
-def test_the_csv_has_a_line_per_cell() -> None:
-    results = made_up()
-    lines = list(csv.DictReader(io.StringIO(cells_csv(results))))
-    assert len(lines) == len(results.content["cells"])
-    first, cell = lines[0], results.content["cells"][0]
-    assert (first["row"], first["column"], first["status"]) == (cell["row"], cell["column"], "done")
-    assert float(first["MRR@10"]) == cell["scores"]["MRR@10"]
-    assert float(first["ms/query"]) == cell["costs"]["ms/query"]
 
 
 def test_published_rows_alone_and_results_without_optional_parts() -> None:

@@ -5,26 +5,23 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
 
 from encoders.training import load_recipe, to_mapping
 from eval.reproduce import steps as steps_module
-from eval.reproduce.claims import COSTS, MEANINGS, Claim
+from eval.reproduce.claims import COSTS, Claim
 from eval.reproduce.leaderboard import results as results_module
 from eval.reproduce.leaderboard.results import (
     RESULTS,
     VALUES,
     examples_of,
     exit_status,
-    judge_again,
     leaderboard,
     measured,
     measured_cells,
@@ -45,9 +42,7 @@ from eval.reproduce.matrix import (
 )
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
-from eval.stats import estimate_difference
 from learned_sparse.collections.collection import data_root
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, write_json
 
 BM25 = {"MRR@10": [0.5, 0.25, 0.0, 1.0, 0.5, 0.2], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
@@ -192,36 +187,10 @@ def test_an_average_weighs_columns_equally(
     assert found["BM25"]["scores"] == {"MRR@10": pytest.approx((0.4083 + 0.25) / 2)}
     assert found["ours"]["scores"] == {"MRR@10": pytest.approx((0.75 + 0.625) / 2)}
     assert found["half"]["status"] == "left out"
-    # queries vary within their column
     (claim,) = results["claims"]
     assert claim["difference"] == pytest.approx(((4.5 - 2.45) / 6 + 0.375) / 2, abs=1e-6)
-    parts = [np.array(of) for of in ((0.5, 0.25, 0.5, 0.0, 0.5, 0.3), (0.5, 0.25))]
-    variances = [float(of.var(ddof=1)) / len(of) / 4 for of in parts]
-    freedom = sum(variances) ** 2 / sum(v**2 / (len(of) - 1) for v, of in zip(variances, parts, strict=True))
-    half = scipy.stats.t.ppf(0.975, freedom) * math.sqrt(sum(variances))
-    ends = (claim["difference"] - half, claim["difference"] + half)
-    assert claim["interval"] == pytest.approx(ends, abs=1e-6)
     (described,) = (column for column in results["columns"] if column["name"] == "mean")
     assert (described["average"], described["measures"], described["queries"]) == (["toy", "other"], ["MRR@10"], 8)
-
-
-def test_rows_are_compared_with_the_baseline(written: Written) -> None:
-    cells = written.cells
-    assert cells["BM25", "toy"]["difference"] == cells["BM25", "toy"]["p"] == {}
-    for measure in ("MRR@10", "R@100"):
-        baseline = np.array([BM25[measure]])
-        raw = {
-            "ours": estimate_difference(np.array([FIRST[measure], SECOND[measure]]), baseline).p_value(),
-            "half": scipy.stats.ttest_rel(OTHER[measure], BM25[measure]).pvalue,
-        }
-        small, large = sorted(raw, key=raw.__getitem__)
-        assert cells[small, "toy"]["p"][measure] == pytest.approx(min(1.0, 2 * raw[small]), abs=1e-6)
-        expected = max(raw[large], min(1.0, 2 * raw[small]))
-        assert cells[large, "toy"]["p"][measure] == pytest.approx(expected, abs=1e-6)
-    assert cells["half", "toy"]["difference"] == {
-        "MRR@10": pytest.approx(0.008333), "R@100": pytest.approx(-0.083333),
-    }  # fmt: skip
-    assert cells["ours", "other"]["p"] == {}  # not measured
 
 
 def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
@@ -238,23 +207,6 @@ def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: P
     p = {one["row"]: one["p"] for one in results["cells"] if one["column"] == "toy"}
     assert p["best"] == {}
     assert p["half"]["MRR@10"] == pytest.approx(scipy.stats.ttest_rel(FIRST["MRR@10"], BM25["MRR@10"]).pvalue, abs=1e-6)
-
-
-def test_comparisons_and_verdicts_are_made_again_from_stored_values(written: Written) -> None:
-    before = {path.name: path.read_bytes() for path in written.folder.iterdir()}
-    content = json.loads(before[RESULTS])
-    for claim in content["claims"]:
-        claim.update(p=None, verdict="contradicted", interval=None)
-    for entry in content["cells"]:
-        entry.update(p={}, difference={})
-    write_json(written.folder / RESULTS, content)
-    again, trainings = judge_again(written.folder)
-    assert again == written.results
-    assert trainings["ours", "toy"][1]["MRR@10"]["q2"] == 0.25
-    assert before == {path.name: path.read_bytes() for path in written.folder.iterdir()}
-    (written.folder / VALUES).unlink()
-    with pytest.raises(LearnedSparseError, match=r"eval\.reproduce again"):
-        judge_again(written.folder)
 
 
 def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
@@ -287,29 +239,6 @@ def test_commands_and_files_have_no_paths_of_the_machine(written: Written, tmp_p
     for path in written.folder.iterdir():
         content = path.read_bytes()
         assert str(tmp_path).encode() not in (gzip.decompress(content) if path.suffix == ".gz" else content)
-
-
-def test_claims_are_judged_where_they_can_be(written: Written) -> None:
-    claims = {(claim["source"], claim["column"]): claim for claim in written.results["claims"]}
-    raw = {
-        "A": estimate_difference(np.array([FIRST["MRR@10"], SECOND["MRR@10"]]), np.array([BM25["MRR@10"]])).p_value(),
-        "A: in words": scipy.stats.ttest_rel(OTHER["MRR@10"], BM25["MRR@10"]).pvalue,
-    }
-    assert claims["A", "toy"]["p"] == pytest.approx(2 * raw["A"], abs=1e-6)  # of the two claims of a paper
-    assert claims["A: in words", "toy"]["p"] == pytest.approx(max(2 * raw["A"], raw["A: in words"]), abs=1e-6)
-    assert {key: (claim["verdict"], claim["difference"]) for key, claim in claims.items()} == {
-        ("A", "toy"): ("inconclusive", pytest.approx(0.258333)),
-        ("A", "other"): (None, None),
-        ("B", "toy"): (None, pytest.approx(1.2 / 2.5 - 1)),
-        ("C", "toy"): (None, None),  # without times
-        ("D", "other"): (None, None),  # failed; and toy has no nDCG@10
-        ("A: in words", "toy"): ("inconclusive", pytest.approx(0.008333)),
-        ("E", "toy"): ("inconclusive", pytest.approx(4 / 6 - 0.340, abs=1e-6)),
-    }
-    assert claims["A", "toy"]["published"] == [0.22, 0.2]
-    assert {claim["examples"] for claim in claims.values()} == {960}  # half has the model of ours
-    assert claims["A", "toy"]["paper_examples"] is None
-    assert written.results["meanings"] == MEANINGS
 
 
 def test_expected_scores_decide_the_exit_status(written: Written) -> None:

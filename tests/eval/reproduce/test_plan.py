@@ -15,6 +15,7 @@ from eval.reproduce.matrix import (
     BM25Row,
     Column,
     CrossEncoderRow,
+    FusionRow,
     GivenRow,
     Matrix,
     OtherModelRow,
@@ -110,16 +111,6 @@ def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
     ]  # fmt: skip
 
 
-def test_without_data_of_the_matrix_the_recipe_is_unchanged(data: Path, tmp_path: Path) -> None:
-    values = (tmp_path / "recipes" / "small-splade.yaml").read_text(encoding="utf-8")
-    recipe = tmp_path / "own.yaml"
-    recipe.write_text(values.replace("msmarco-mini", str(data / "toy")), "utf-8")
-    plan = plan_of(data, {"own": RecipeRow(recipe=str(recipe))}, training=None)
-    trained = by_name(plan)["checkpoints/own"]
-    assert trained.arguments == ("--recipe", str(recipe), "--output", str(home() / "checkpoints" / "own"))
-    assert {path.relative_to(data).parts[0] for path in trained.reads} == {"toy"}
-
-
 def test_rows_share_checkpoints_and_indexes(data: Path) -> None:
     rows = {
         "spade": RecipeRow(recipe="small-spade"),
@@ -165,21 +156,6 @@ def test_each_seed_is_a_training(data: Path) -> None:
     assert "seed=2" in steps["checkpoints/splade-seed-2"].arguments
     assert steps["vectors/toy/small-seed-2"].needs == (steps["checkpoints/splade-seed-2"],)
     assert kinds(plan).count("train") == 2
-
-
-def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
-    file = data / "toy" / "predicted.jsonl"
-    rows = {
-        "pieces": BM25Row(bm25="word-pieces"),
-        "docT5query": BM25Row(bm25="expanded", expanded=str(data / "{collection}" / "predicted.jsonl")),
-    }
-    plan = plan_of(data, rows)
-    steps = by_name(plan)
-    assert steps["vectors/toy/pieces"].needs == (steps["checkpoints/word-pieces"],)
-    expanded = steps["expanded/toy/doct5query"]
-    assert expanded.reads == (file, data / "toy" / "corpus.jsonl")
-    assert steps["indexes/toy/doct5query"].needs == (expanded,)
-    assert "--bm25" in steps["indexes/toy/doct5query"].arguments
 
 
 def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
@@ -389,3 +365,74 @@ def test_arguments_without_effect_are_not_in_the_key(data: Path) -> None:
 def test_settings_are_read_back(value: object) -> None:
     (_, word) = set_words({"key": value})
     assert parse_changes([word]) == {"key": value}
+
+
+def test_predicted_queries_of_a_row_reach_training_and_encoding(data: Path) -> None:
+    rows = {
+        "expanded": RecipeRow(recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl")),
+        "plain": RecipeRow(recipe="small-spade"),
+        "k=2": OtherModelRow(model="expanded", encode={"k": 2}),
+        "re-ranked": OtherModelRow(model="expanded", rerank="plain", depth=5),
+        "queries": RecipeRow(
+            recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl"), expansion="queries"
+        ),
+        "texts alone": OtherModelRow(model="expanded", expansion="none"),
+    }
+    other = Column(collection=str(data / "other"), split="test")
+    columns = {"other": other, "pool": dataclasses.replace(other, pool=2)}
+    plan = plan_of(data, rows, columns=columns)
+    steps = by_name(plan)
+    predicted = data / "other" / "predicted.jsonl"
+    for name in ("other", "other-test-pool-2"):  # a pool has new terms of its own documents
+        terms = steps[f"expanded/{name}/new-terms"]
+        assert terms.arguments[terms.arguments.index("--expanded") + 1] == str(predicted)
+        assert predicted in terms.reads
+        reranked = [step for step in plan.steps if step.module == "eval.rerank" and f"/{name}/" in str(step.writes[0])]
+        for step in (steps[f"vectors/{name}/expanded"], steps[f"vectors/{name}/k-2"], *reranked):
+            assert step.arguments[step.arguments.index("--expanded") + 1] == str(terms.writes[0])
+            assert terms in step.needs
+        assert len(reranked) == 1
+    encoded = steps["vectors/other/queries"]
+    assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
+    assert predicted in encoded.reads
+    trained, terms = steps["checkpoints/expanded"], steps["expanded/toy/new-terms"]
+    assert f"data.0.expanded={terms.writes[0]}" in trained.arguments
+    assert terms in trained.needs
+    assert data / "toy" / "predicted.jsonl" in terms.reads
+    assert data / "toy" / "predicted.jsonl" in steps["checkpoints/queries"].reads
+    for name in ("checkpoints/plain", "vectors/other/plain", "vectors/other/texts-alone"):
+        assert not any(
+            "expanded" in word for word in steps[name].arguments if word != str(steps["checkpoints/expanded"].writes[0])
+        )
+
+
+def test_a_row_joins_its_model_with_bm25(data: Path) -> None:
+    rows = {
+        "splade": RecipeRow(recipe="small-splade", changes=("validation=null",)),
+        "both": OtherModelRow(model="splade", options=("--with", "bm25", "--bits", "4"), queries={"hybrid_alpha": 0.3}),
+        "pruned": OtherModelRow(
+            model="splade", options=("--with", "bm25", "--bits", "4"), prune=("--top-dimensions", "9")
+        ),
+        "fused": FusionRow(fusion=("splade", "both")),
+    }
+    steps = by_name(plan_of(data, rows, training=Training(data=(f"{data}/toy:train",))))
+    vectors = str(home() / "vectors" / "toy" / "both")
+    both = ("--collection", f"{data}/toy", "--checkpoint", str(home() / "checkpoints" / "splade"))
+    assert steps["vectors/toy/both"].arguments == (*both, "--with", "bm25", "--bits", "4", "--model", "both")
+    queries = steps["queries/toy/test/both"]  # BM25's part of them is described by the documents
+    assert queries.arguments[: len(both)] == both
+    assert queries.arguments[len(both) :][:4] == ("--set", "hybrid_alpha=0.3", "--with", vectors)
+    assert steps["vectors/toy/both"] in queries.needs
+    assert steps["runs/toy/test/both.txt"].arguments[2:4] == ("--set", "hybrid_alpha=0.3")
+
+    pruned = steps["vectors/toy/pruned-pruned"]
+    source, target = (str(home() / "vectors" / "toy" / name) for name in ("pruned", "pruned-pruned"))
+    assert pruned.arguments == ("prune", "--vectors", source, "--top-dimensions", "9", "--output", target)
+    assert steps["queries/toy/test/pruned"].arguments[len(both) :][:2] == ("--with", target)
+    assert steps["indexes/toy/pruned-pruned"].needs == (pruned,)
+
+    fused = steps["runs/toy/test/fused.txt"]
+    runs = [str(home() / "runs" / "toy" / "test" / f"{name}.txt") for name in ("splade", "both")]
+    assert fused.arguments[:7] == ("fusion", "--method", "rrf", "--depth", "1000", "--k", "1000")
+    assert fused.arguments[7:] == ("--runs", *runs, "--output", str(fused.writes[0]))
+    assert fused.needs == (steps["runs/toy/test/splade.txt"], steps["runs/toy/test/both.txt"])

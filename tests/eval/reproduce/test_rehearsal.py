@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +17,6 @@ from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
 from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.files import write_json
-from tests.reliability.commands import Result, Run, Server
 from tests.reliability.scale import FULL
 
 COLUMNS = {
@@ -84,42 +81,6 @@ def test_every_matrix_is_rehearsed() -> None:
         matrix = load_matrix(name, Path("data"))
         assert set(columns) <= matrix.columns.keys()
         assert set(ROWS.get(name, ())) <= matrix.rows.keys()
-
-
-@pytest.mark.jvm
-@pytest.mark.slow
-def test_a_rehearsal_killed_at_each_step_ends_with_the_same_table(server: Server, tmp_path: Path) -> None:
-    """Slow: a run for every second step (`make test-rehearsals`: for each), killed at its first to fourth operation."""
-    words = ("--matrix", "demo", "--rehearse", "--row", "BM25", "splade")
-    environment = {"LEARNED_SPARSE_HOME": "home"}
-    made = {name: tmp_path / name / "home" / "rehearsals" / "demo" for name in ("whole", "killed")}
-
-    def rehearse(name: str, **kill: Any) -> Result:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        run = Run(module="eval.reproduce", arguments=words, folder=folder, environment=environment, **kill)
-        return server.run(run)[0]
-
-    def table(folder: Path) -> list[tuple[Any, ...]]:
-        cells = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))["cells"]
-        costs = ("FLOPS", "terms/document", "terms/query")
-        keys = ("row", "status", "scores", "p")
-        return [(*map(cell.get, keys), *map((cell["costs"] or {}).get, costs)) for cell in cells]
-
-    whole = rehearse("whole")
-    assert whole.status == 0, whole.output
-    markers = sorted((made["whole"] / "reproduce" / "steps").rglob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-    assert len(markers) > 10
-    for number, marker in list(enumerate(markers))[:: 1 if FULL else 2]:
-        step = marker.relative_to(made["whole"] / "reproduce" / "steps").with_suffix("").as_posix()
-        killed = rehearse("killed", signal=signal.SIGKILL, target="group", at=f"{step}.log", event=1 + number // 2 % 4)
-        assert killed.status == -signal.SIGKILL, f"{step}: {killed.output}"
-        begun = made["killed"] / "reproduce" / "logs" / f"{step}.log"
-        assert begun.is_file() == (number // 2 % 4 > 0), step
-        done = {file.name for file in (made["killed"] / "reproduce" / "steps").rglob("*.json")}
-        assert done >= {before.name for before in markers[:number]}
-    assert rehearse("killed").status == 0
-    assert table(made["killed"]) == table(made["whole"])
 
 
 def test_made_up_collections_have_the_splits_measures_and_sizes_of_the_real_ones(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A small leaderboard: run once, run again, and with a broken row.
 
-``tests/reliability/test_kills_java.py`` kills such a run.
+``tests/reliability/test_kills.py`` kills such a run.
 """
 
 from __future__ import annotations
