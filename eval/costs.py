@@ -20,7 +20,6 @@ from eval.runs import add_collection_options, load_split
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
-from learned_sparse.core.records import Query
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
@@ -83,11 +82,13 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         path, note, vectors = options.index, IndexNote.load(options.index), None
     else:
         path, (note, vectors) = options.vectors[0], _load_vectors(options)
-    queries = _load_queries(options, note)
+    queries = _load_queries(options, note, None if note.scoring == "bm25-text" else options.queries)
     query_terms = _count(queries, note)
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
-    flops_terms = _count(_flops_queries(options, note), note) if options.flops_queries else query_terms
+    flops_terms = query_terms
+    if options.flops_queries:
+        flops_terms = _count(_load_queries(options, note, options.flops_queries), note)
     documents = count_documents(*options.vectors) if vectors else _index_terms(path, note, flops_terms)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
@@ -117,15 +118,6 @@ def _count(queries: Mapping[str, Any], note: IndexNote) -> TermCounts:
     return count_terms(queries.values())
 
 
-def _flops_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
-    """The queries that FLOPS are estimated from: texts for an index of plain text, otherwise impacts."""
-    if note.scoring == "bm25-text":
-        return {query.id: query.text for query in read_queries(options.flops_queries)}
-    for manifest in note.manifests[:1]:
-        check_queries(options.flops_queries, manifest)
-    return read_topics(options.flops_queries)
-
-
 def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexNote) -> float | None:
     """Mean time to encode a query; 0 for text, which Lucene analyses itself; None without the texts of the queries."""
     if note.scoring == "bm25-text":
@@ -137,7 +129,8 @@ def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexN
     collection, split = load_split(options)
     queries = collection.queries(split)
     timed = [queries[i] for i in evenly_spaced(len(queries), min(options.timed, _ENCODED))]
-    return encode_milliseconds(path, timed, note, parse_changes(options.set)).mean
+    encoder = QueryEncoder.from_index(path, note=note, settings=parse_changes(options.set))
+    return milliseconds(lambda query: encoder.encode(query.text), timed, warm_up=_ENCODER_WARM_UP).mean
 
 
 def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearcher]:
@@ -147,14 +140,16 @@ def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearche
     return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options, vectors.files)
 
 
-def _load_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
-    """Query id → text for an index of plain text, otherwise impacts."""
+def _load_queries(options: argparse.Namespace, note: IndexNote, source: Path | None) -> Mapping[str, Any]:
+    """Query id → text for an index of plain text, otherwise impacts; ``source``: topics, or encoded queries."""
     if note.scoring != "bm25-text":
-        if not options.queries:
+        if not source:
             raise LearnedSparseError("give --queries DIR: what learned_sparse.encode --queries wrote")
         for manifest in note.manifests[:1]:
-            check_queries(options.queries, manifest)
-        return read_topics(options.queries)
+            check_queries(source, manifest)
+        return read_topics(source)
+    if source:
+        return {query.id: query.text for query in read_queries(source)}
     if not options.collection:
         raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
     collection, split = load_split(options)
@@ -188,32 +183,6 @@ class TermCounts:
     """Number of (term, text) pairs: the size of the inverted index."""
     lengths: npt.NDArray[np.int32]
     """Number of active terms of each text, in order, or of each text of a sample; 0 for an empty vector."""
-
-
-@dataclass(frozen=True)
-class TermsPerText:
-    """Mean and quantiles (interpolated as NumPy does) of the number of active terms per text."""
-
-    mean: float
-    minimum: float
-    q05: float
-    q25: float
-    median: float
-    q75: float
-    q95: float
-    maximum: float
-    empty: int
-    """Texts without an active term."""
-
-
-@dataclass(frozen=True)
-class Sparsity:
-    """Sparsity of an encoded collection and its queries."""
-
-    flops: float
-    """Expected FLOPS of one query-document score."""
-    documents: TermsPerText
-    queries: TermsPerText
 
 
 def count_terms(vectors: Iterable[Iterable[str]]) -> TermCounts:
@@ -257,21 +226,6 @@ def expected_flops(documents: TermCounts, queries: TermCounts) -> float:
     return shared / pairs if pairs else float("nan")
 
 
-def terms_per_text(lengths: npt.NDArray[np.int32]) -> TermsPerText:
-    """Statistics of the numbers of active terms of at least one text."""
-    if not len(lengths):
-        raise LearnedSparseError("there are no vectors to measure")
-    minimum, q05, q25, median, q75, q95, maximum = np.quantile(lengths, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]).tolist()
-    mean, empty = float(lengths.mean()), int((lengths == 0).sum())
-    return TermsPerText(mean, minimum, q05, q25, median, q75, q95, maximum, empty)
-
-
-def sparsity_of(documents: TermCounts, queries: TermCounts) -> Sparsity:
-    """Sparsity of counted documents and queries."""
-    flops = expected_flops(documents, queries)
-    return Sparsity(flops, terms_per_text(documents.lengths), terms_per_text(queries.lengths))
-
-
 def _not_empty(counts: TermCounts, path: str | Path) -> TermCounts:
     if not counts.texts:
         raise LearnedSparseError(f"{path}: no vectors in it")
@@ -287,14 +241,6 @@ class Milliseconds:
     """What papers report."""
     p99: float
     """99th percentile of all timed calls (interpolated as NumPy does): the median of a query would hide its tail."""
-
-
-def encode_milliseconds(
-    index: Path, queries: Sequence[Query], note: IndexNote | None = None, settings: Mapping[str, Any] | None = None
-) -> Milliseconds:
-    """Times to encode one query with the encoder of an index, or of vectors with this ``note``."""
-    encoder = QueryEncoder.from_index(index, note=note, settings=settings)
-    return milliseconds(lambda query: encoder.encode(query.text), queries, warm_up=_ENCODER_WARM_UP)
 
 
 def time_searches(

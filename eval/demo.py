@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.matrix import load_matrix
 from eval.reproduce.plan import CellPlan, Plan, make_plan
 from eval.reproduce.runner import Runner, in_this_process, only_one
 from eval.stats import comparisons, format_comparison

@@ -9,18 +9,20 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
-from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
-from learned_sparse.core.files import atomic_write, index_folder, run_file
+from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
-Compared = Mapping[str, Mapping[str, Comparison]]
+if TYPE_CHECKING:
+    from eval.stats import Comparison
+
+Compared = Mapping[str, Mapping[str, "Comparison"]]
 """Run → measure → its comparison with the baseline."""
 _TOKENIZER = "minilm"
 EPILOG = """\
@@ -38,56 +40,63 @@ _logger = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
-    for measure in options.measures or ():
-        parse_measure(measure)
     files = named_runs(options.run or ())
-    judged, qrels, measures = _load_task(options)
+    judged, qrels = None, _load_qrels(options.qrels) if options.qrels else None
+    measures: Sequence[str] = options.measures or ()
+    if options.collection is not None:
+        judged = load_judged(options)
+        judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
+        qrels, measures = judged.qrels, judged.measures
+    elif qrels is None or not measures or options.overlap:
+        needed = "--overlap needs --collection" if options.overlap else "no judgements"
+        raise LearnedSparseError(f"{needed}: give --collection, or --qrels with --measures")
     files = files or _runs_at_home(judged)
     baseline = options.baseline or next(iter(files))
     if baseline not in files:
         raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, files)}")
     runs = {name: read_run(path) for name, path in files.items()}
     remove_query = options.remove_query or bool(judged and judged.remove_query)
-    parts = []
-    for name, queries in _classes(options, judged, qrels).items():
+    classes: dict[str | None, Sequence[str]] = {None: list(qrels)}
+    if judged and options.overlap:
+        classes.update(by_class(judged, load_pieces(options.overlap)).items())
+    content: dict[str, Any] = {
+        "collection": judged and judged.collection.name,
+        "split": judged.split if judged else options.split,
+        "remove_query": remove_query,
+    }
+    tables = []
+    for name, queries in classes.items():
         of_class = {query: qrels[query] for query in queries}
         results = {
             run: evaluate(hits, of_class, measures, remove_query=remove_query) for run, hits in runs.items() if of_class
         }
         compared: Compared = {}
         if len(results) > 1 and not options.no_compare:
+            from eval.stats import comparisons
+
             compared = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
         if name is None:
             for run, scores in results.items():
                 _warn(files[run], scores)
-        parts.append(_Part(name, queries, results, compared))
-    if options.output or options.json:
-        where = {
-            "collection": judged and judged.collection.name,
-            "split": judged.split if judged else options.split,
-            "remove_query": remove_query,
-        }
-        text = json.dumps(where | _as_json(parts, files, baseline, options.per_query), indent=2, ensure_ascii=False)
-        if options.output:
-            with atomic_write(options.output) as file:
-                file.write(f"{text}\n".encode())
+        tables.append(_as_text(name, queries, results, compared, baseline, markdown=options.markdown))
+        if not (options.output or options.json):
+            continue
+        of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
+        if name is None:
+            content |= of_part
         else:
-            print(text)
+            content.setdefault("classes", []).append({"name": name, "queries": list(queries), **of_part})
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    if options.output:
+        with atomic_write(options.output) as file:
+            file.write(f"{text}\n".encode())
+    elif options.json:
+        print(text)
     if not options.json:
         if options.output:
             print(f"written: {options.output}")
-        print("\n\n".join(_as_text(part, baseline, markdown=options.markdown) for part in parts))
+        print("\n\n".join(tables))
     return 0
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """Scores of all queries (``name`` None), or of a class of ``--overlap``."""
-
-    name: str | None
-    queries: Sequence[str]
-    results: Mapping[str, Scores]
-    compared: Compared
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,19 +124,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _load_task(options: argparse.Namespace) -> tuple[Judged | None, Qrels, Sequence[str]]:
-    """The judged split of --collection if that is given, the judgements, and the measures."""
-    qrels = _load_qrels(options.qrels) if options.qrels else None
-    if options.collection is None:
-        if qrels is None or not options.measures or options.overlap:
-            needed = "--overlap needs --collection" if options.overlap else "no judgements"
-            raise LearnedSparseError(f"{needed}: give --collection, or --qrels with --measures")
-        return None, qrels, options.measures
-    judged = load_judged(options)
-    judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
-    return judged, judged.qrels, judged.measures
-
-
 def _load_qrels(name: str) -> Qrels:
     path = Path(name)
     looks_like_a_file = len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
@@ -145,22 +141,7 @@ def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
-    from learned_sparse.index.note import INDEX_MANIFEST
-
-    for name, run in runs.items():
-        index = index_folder(judged.collection.name, name)
-        note = index / INDEX_MANIFEST
-        if note.is_file() and note.stat().st_mtime > run.stat().st_mtime:
-            _logger.warning("%s: older than the index %s; search again", run, index)
     return runs
-
-
-def _classes(options: argparse.Namespace, judged: Judged | None, qrels: Qrels) -> dict[str | None, Sequence[str]]:
-    """All queries under None, then those of each class of ``--overlap``."""
-    queries: dict[str | None, Sequence[str]] = {None: list(qrels)}
-    if judged and options.overlap:
-        queries.update(by_class(judged, load_pieces(options.overlap)).items())
-    return queries
 
 
 def _warn(file: Path, scores: Scores) -> None:
@@ -174,52 +155,52 @@ def _warn(file: Path, scores: Scores) -> None:
         _logger.warning("%s: at most %d hits a query; less deep than %s", file, scores.max_hits, ", ".join(deeper))
 
 
-def _as_text(part: _Part, baseline: str, *, markdown: bool) -> str:
+def _as_text(
+    name: str | None,
+    queries: Sequence[str],
+    results: Mapping[str, Scores],
+    compared: Compared,
+    baseline: str,
+    *,
+    markdown: bool,
+) -> str:
     """A heading for a class, one row per run, and one line for each run and measure that is compared."""
-    heading = f"{'### ' if markdown else ''}{part.name} ({len(part.queries):,} queries)"
-    texts = [] if part.name is None else [heading]
-    if part.results:
-        measures = next(iter(part.results.values())).mean
+    texts = [] if name is None else [f"{'### ' if markdown else ''}{name} ({len(queries):,} queries)"]
+    if results:
+        measures = next(iter(results.values())).mean
         columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
-        rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in part.results.items()]
+        rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
         texts.append(format_table(columns, rows, markdown=markdown))
-    if part.compared:
-        holm = f", corrected for {len(part.compared)} runs (Holm)" if len(part.compared) > 1 else ""
+    if compared:
+        from eval.stats import format_comparison
+
+        holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
         lines = [
             ("- " if markdown else "") + format_comparison(run, baseline, measure, comparison)
-            for run, of_measure in part.compared.items()
+            for run, of_measure in compared.items()
             for measure, comparison in of_measure.items()
         ]
         texts += [f"differences, 95 % intervals, p-values of the paired t-test{holm}:", "\n".join(lines)]
     return "\n\n".join(texts)
 
 
-def _as_json(parts: Sequence[_Part], files: Mapping[str, Path], baseline: str, per_query: bool) -> dict[str, Any]:
-    content: dict[str, Any] = {}
-    for part in parts:
-        runs = [
-            {"name": name, "run": str(files[name]), "scores": dict(scores.mean), "missing": list(scores.missing),
-             "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if per_query else {})}
-            for name, scores in part.results.items()
-        ]  # fmt: skip
-        of_part = {"runs": runs, "comparisons": _compared_as_json(part.compared, baseline)}
-        if part.name is None:
-            content |= of_part
-        else:
-            content.setdefault("classes", []).append({"name": part.name, "queries": list(part.queries), **of_part})
-    return content
-
-
-def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]:
-    content = []
+def _as_json(
+    files: Mapping[str, Path], results: Mapping[str, Scores], compared: Compared, baseline: str, *, per_query: bool
+) -> dict[str, Any]:
+    runs = [
+        {"name": name, "run": str(files[name]), "scores": dict(scores.mean), "missing": list(scores.missing),
+         "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if per_query else {})}
+        for name, scores in results.items()
+    ]  # fmt: skip
+    found = []
     for name, of_measure in compared.items():
         for measure, comparison in of_measure.items():
             low, high = comparison.confidence_interval
             interval = [low, high] if math.isfinite(low) else None  # of a single query; JSON has no infinity
             numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
             wins = {"queries_higher": comparison.wins[0]}
-            content.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
-    return content
+            found.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
+    return {"runs": runs, "comparisons": found}
 
 
 if __name__ == "__main__":

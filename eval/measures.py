@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -63,11 +63,6 @@ class Measure:
     def arguments(self) -> tuple[str, ...]:
         """Arguments of the stock ``trec_eval`` command, without the two files."""
         return ("-c", *self.options, "-m", self.name)
-
-    @property
-    def key(self) -> str:
-        """The measure as trec_eval's output spells it: ``recall_1000``."""
-        return self.name.replace(".", "_")
 
 
 @dataclass(frozen=True)
@@ -182,15 +177,6 @@ def _qrels_lines(qrels: Qrels) -> Iterator[str]:
             yield f"{query} 0 {_checked_id(document)} {max(grade, 0)}\n"
 
 
-def _run_lines(run: Mapping[str, Hits]) -> Iterator[str]:
-    """Lines of a run with every digit of its scores; trec_eval ignores the ranks and breaks ties by document id."""
-    for query, hits in run.items():
-        for document, score in hits:
-            if not math.isfinite(score):
-                raise LearnedSparseError(f"a run with the score {score} cannot be ranked; scores must be finite")
-            yield f"{query} Q0 {_checked_id(document)} 0 {float(score)!r} -\n"
-
-
 def _unjudged_hit(grades: Mapping[str, int]) -> Hits:
     """One unjudged document as the only hit of a judged query without hits.
 
@@ -204,31 +190,35 @@ def _unjudged_hit(grades: Mapping[str, int]) -> Hits:
 
 
 def _trec_eval_all(run: Mapping[str, Hits], qrels: Qrels, measures: Sequence[Measure]) -> dict[str, dict[str, float]]:
-    """``{notation: {query or "all": value}}``; measures with equal options share one call of trec_eval."""
+    """``{notation: {query or "all": value}}``; measures with equal options share one call of trec_eval.
+
+    The run is written with every digit of its scores; trec_eval ignores the ranks and breaks ties by document id.
+    """
     printed: dict[tuple[tuple[str, ...], str], dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
         files = Path(folder, "qrels.txt"), Path(folder, "run.txt")
-        for file, lines in zip(files, (_qrels_lines(qrels), _run_lines(run)), strict=True):
-            file.write_text("".join(lines), encoding="utf-8", newline="\n")
+        with files[0].open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(_qrels_lines(qrels))
+        with files[1].open("w", encoding="utf-8", newline="\n") as file:
+            for query, hits in run.items():
+                for document, score in hits:
+                    if not math.isfinite(score):
+                        raise LearnedSparseError(
+                            f"a run with the score {score} cannot be ranked; scores must be finite"
+                        )
+                    file.write(f"{query} Q0 {_checked_id(document)} 0 {float(score)!r} -\n")
         for options in dict.fromkeys(measure.options for measure in measures):
-            names = _join(measure.name for measure in measures if measure.options == options)
+            # One -m has all cut-offs of a measure: trec_eval silently ignores the second of -m P.5 -m P.10.
+            cutoffs: dict[str, dict[str, None]] = {}
+            for measure in measures:
+                if measure.options == options:
+                    stem, _, cutoff = measure.name.partition(".")
+                    cutoffs.setdefault(stem, {})[cutoff] = None
+            names = [f"{stem}.{','.join(of_stem)}".removesuffix(".") for stem, of_stem in cutoffs.items()]
             words = [word for name in names for word in ("-m", name)]
             for key, query, value in trec_eval(["-q", "-c", *options, *words, *map(str, files)]):
                 printed.setdefault((options, key), {})[query] = value
-    return {measure.text: printed[measure.options, measure.key] for measure in measures}
-
-
-def _join(names: Iterable[str]) -> list[str]:
-    """Join the cut-offs of a measure, because trec_eval silently ignores the second of ``-m P.5 -m P.10``.
-
-    >>> _join(["P.5", "recip_rank", "P.10", "recip_rank"])
-    ['P.5,10', 'recip_rank']
-    """
-    cutoffs: dict[str, dict[str, None]] = {}
-    for name in names:
-        stem, _, cutoff = name.partition(".")
-        cutoffs.setdefault(stem, {})[cutoff] = None
-    return [f"{stem}.{','.join(of_stem)}".removesuffix(".") for stem, of_stem in cutoffs.items()]
+    return {measure.text: printed[measure.options, measure.name.replace(".", "_")] for measure in measures}
 
 
 def _checked_id(document: str) -> str:

@@ -141,14 +141,14 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     return runs
 
 
-def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[str]], list[frozenset[int]]]:
+def load_pieces(name: str) -> Callable[[Sequence[str]], list[frozenset[int]]]:
     """Function from texts to the distinct ids of their word pieces, untruncated and without special tokens.
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
     from encoders.checkpoints.tokenizer import read_tokenizer
 
-    tokenizer = read_tokenizer(tokenizer_folder(name, revision))
+    tokenizer = read_tokenizer(tokenizer_folder(name))
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
@@ -162,12 +162,12 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
     return pieces
 
 
-def tokenizer_folder(name: str, revision: str | None = None) -> Path:
+def tokenizer_folder(name: str) -> Path:
     """Folder with the ``tokenizer.json`` of a folder, a Hub id or a published model such as ``minilm``."""
     from encoders.checkpoints.hub import locate
     from encoders.checkpoints.tokenizer import TOKENIZER
 
-    return locate(name, revision, [TOKENIZER])
+    return locate(name, None, [TOKENIZER])
 
 
 def class_of(query: Set[int], relevant: Iterable[Set[int]]) -> str:

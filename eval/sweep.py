@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import itertools
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.costs import Sparsity, TermCounts, count_terms, sparsity_of
+from eval.costs import TermCounts, count_terms, expected_flops
 from eval.measures import evaluate, parse_measure
 from eval.runs import add_collection_options, add_expanded_option, check_expanded, load_split
 from eval.tables import Cell, Column, format_table
@@ -43,15 +41,8 @@ Changes = Mapping[str, Any]
 _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """Result of one combination of settings."""
-
-    settings: Changes
-    stored: bool
-    """Whether these settings are those stored in the checkpoint."""
-    scores: Mapping[str, float]
-    sparsity: Sparsity
+Row = dict[str, Any]
+"""Result of one combination: ``settings``, ``scores``, ``costs``, and ``stored``: whether the checkpoint has them."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     print(sweep_table(rows, markdown=options.markdown))
     if options.output:
         facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
-        content = {"checkpoint": checkpoint, **described, **facts, "rows": [dataclasses.asdict(row) for row in rows]}
+        content = {"checkpoint": checkpoint, **described, **facts, "rows": rows}
         write_json(options.output, content)
         print(f"written: {options.output}")
     return 0
@@ -107,12 +98,17 @@ def sweep(
             if runs:
                 name = ",".join(f"{key}={format_value(value)}" for key, value in changes.items()).replace(" ", "-")
                 write_run(runs / f"{name}.txt", run, name)
-            rows[number] = Row(
-                settings=changes,
-                stored=all(settings.get(key) == value for key, value in changes.items()),
-                scores=evaluate(run, qrels, measures, remove_query=remove_query).mean,
-                sparsity=sparsity_of(documents, count_terms(encoded[number].values())),
-            )
+            asked = count_terms(encoded[number].values())
+            rows[number] = {
+                "settings": changes,
+                "stored": all(settings.get(key) == value for key, value in changes.items()),
+                "scores": evaluate(run, qrels, measures, remove_query=remove_query).mean,
+                "costs": {
+                    "FLOPS": expected_flops(documents, asked),
+                    "terms/document": documents.postings / max(1, documents.texts),
+                    "terms/query": asked.postings / max(1, asked.texts),
+                },
+            }
         del searcher  # before the next set of vectors is read
     described = {key: stored.description.get(key) for key in _DESCRIBED}
     return described, [rows[number] for number in range(len(all_changes))]
@@ -173,17 +169,16 @@ def format_value(value: Any) -> str:
 
 def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
     """Settings, measures, FLOPS and terms per text; a star marks the settings stored in the checkpoint."""
-    keys = list(rows[0].settings)
+    keys = list(rows[0]["settings"])
     columns = [
         *(Column(key) for key in keys),
-        *(Column(measure, best="highest") for measure in rows[0].scores),
+        *(Column(measure, best="highest") for measure in rows[0]["scores"]),
         *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
     ]
     cells: list[list[Cell]] = []
     for row in rows:
-        sparsity = row.sparsity
-        measured: list[Cell] = [*row.scores.values(), sparsity.flops, sparsity.documents.mean, sparsity.queries.mean]
-        cells.append([*(format_value(row.settings[key]) for key in keys), *measured, "*" if row.stored else ""])
+        measured: list[Cell] = [*row["scores"].values(), *row["costs"].values()]
+        cells.append([*(format_value(row["settings"][key]) for key in keys), *measured, "*" if row["stored"] else ""])
     return format_table(columns, cells, markdown=markdown)
 
 

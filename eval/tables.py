@@ -1,11 +1,11 @@
-"""Tables as aligned text or Markdown, and line charts drawn by matplotlib (extra ``report``)."""
+"""Tables as aligned text or Markdown, and the style of figures drawn by matplotlib (extra ``report``)."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +24,6 @@ class Strong(str):
 
 
 Cell = str | int | float | None
-Point = tuple[float, float]
 _STYLE = {
     "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
     "font.size": 8.5,
@@ -89,7 +88,13 @@ def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]]
         headings = [escape(heading) for heading in headings]
     widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
     right = [column.right or any(isinstance(row[i], int | float) for row in rows) for i, column in enumerate(full)]
-    lines = [_align(line, widths, right) for line in (headings, *texts)]
+    lines = [
+        [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        for line in (headings, *texts)
+    ]
     if not markdown:
         lines.insert(1, ["-" * width for width in widths])
         return "\n".join("  ".join(line).rstrip() for line in lines)
@@ -148,43 +153,6 @@ def _bold_or_escape(text: str, best: str | None) -> str:
     return f"**{escape(text)}**" if text == best or isinstance(text, Strong) else escape(text)
 
 
-def _align(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
-    cells = zip(texts, widths, right, strict=True)
-    return [text.rjust(width) if to_right else text.ljust(width) for text, width, to_right in cells]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Label and scale of an axis of a line chart."""
-
-    label: str
-    logarithmic: bool = False
-    """A logarithmic axis leaves out points whose value is not above zero."""
-
-
-def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axis) -> str:
-    """A line chart as SVG text: for each entry of ``lines`` a line with a dot at each point, in the order given.
-
-    The SVG group of line number n has the id ``line-n``. Equal arguments give equal text. Raises LearnedSparseError if
-    matplotlib is not installed.
-    """
-    with matplotlib_style():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        panel = figure.subplots()
-        for number, (name, points) in enumerate(lines.items()):
-            shown = [point for point in points if all(map(_drawable, point, (x, y)))]
-            xs, ys = [point[0] for point in shown], [point[1] for point in shown]
-            panel.plot(xs, ys, marker="o", markersize=3.5, label=label(name), gid=f"line-{number}")
-        panel.set(xlabel=label(x.label), ylabel=label(y.label), title=label(title))
-        for name, axis in (("x", x), ("y", y)):
-            set_scale(panel, name, logarithmic=axis.logarithmic)
-        if lines:
-            figure.legend(loc="outside lower center", ncols=min(3, len(lines)), frameon=False)
-        return svg(figure)
-
-
 @contextmanager
 def matplotlib_style() -> Iterator[None]:
     """Import matplotlib and apply the style of the figures to matplotlib's defaults, not to the user's settings."""
@@ -218,7 +186,3 @@ def set_scale(panel: Axes, name: str, *, logarithmic: bool) -> None:
 def label(text: str) -> str:
     """``text`` without unprintable characters, which XML forbids; matplotlib hides labels that begin with ``_``."""
     return f" {one_line(text)}" if text.startswith("_") else one_line(text)
-
-
-def _drawable(value: float, axis: Axis) -> bool:
-    return math.isfinite(value) and (value > 0 or not axis.logarithmic)

@@ -16,7 +16,7 @@ from encoders.training import data_source as source
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.sources import load_source as load
 from encoders.training.validation import Validator
-from eval.dimensions import __main__ as dimensions
+from eval import dimensions
 from eval.reproduce.matrix import BM25Row, Column, Matrix
 from eval.reproduce.plan import make_plan
 from eval.reproduce.prepare import sampled

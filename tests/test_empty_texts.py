@@ -14,8 +14,8 @@ from encoders.training import Negatives, Source
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
-from eval.dimensions.__main__ import main as dimensions
-from eval.dimensions.texts import read_encoded
+from eval.dimensions import main as dimensions
+from eval.dimensions import read_encoded
 from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run

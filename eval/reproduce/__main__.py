@@ -20,7 +20,7 @@ from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.ray import Engine, Tasks, add_engine_options
 
 if TYPE_CHECKING:
-    from eval.reproduce.leaderboard import Cells
+    from eval.reproduce.leaderboard.results import Cells
     from eval.reproduce.matrix import Matrix
     from eval.reproduce.plan import Plan
     from eval.reproduce.runner import Runner
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
     if options.report:
-        from eval.reproduce.leaderboard import write_report
+        from eval.reproduce.leaderboard.pages import write_report
 
         for path in write_report(options.report):
             print(f"written: {path}")
@@ -72,8 +72,8 @@ def main(argv: list[str] | None = None) -> int:
     engine = Engine.from_options(options)
     if engine and (options.jobs or options.rehearse):
         raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
-    from eval.reproduce.leaderboard import kept_cells
-    from eval.reproduce.matrix_file import load_matrix
+    from eval.reproduce.leaderboard.results import kept_cells
+    from eval.reproduce.matrix import load_matrix
     from eval.reproduce.plan import make_plan
 
     data = options.data or (data_root() if options.rehearse else None)  # a rehearsal needs no data
@@ -91,7 +91,9 @@ def main(argv: list[str] | None = None) -> int:
         print(*lines, f"{sum(line.startswith('missing') for line in lines)} files are missing", sep="\n")
         return int(any(line.startswith("missing") for line in lines))
     if options.display_commands:
-        _print_commands(plan)
+        for cell in plan.cells:
+            seed = "" if cell.seed is None else f", seed {cell.seed}"
+            print("\n".join([f"# {cell.row}, {cell.column}{seed}", *(step.command for step in cell.steps), ""]))
         return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
@@ -103,7 +105,15 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     _check_results(whole, output, chosen, kept, drop=options.drop)
     failed = _run(plan, options, engine)
-    return _write(whole, output, chosen, _command_line(options), kept) or int(failed)
+    from eval.reproduce.leaderboard.pages import write_report
+    from eval.reproduce.leaderboard.results import exit_status, write_leaderboard
+
+    with locked(output):
+        status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
+        write_report(output)
+    print(f"written: {output}")
+    print(f"next: open {output / 'index.html'} in a browser")
+    return status or int(failed)
 
 
 def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
@@ -192,30 +202,12 @@ def _summary(plan: Plan, runner: Runner) -> str:
     return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {runner.done} done; {space}"
 
 
-def _print_commands(plan: Plan) -> None:
-    for cell in plan.cells:
-        seed = "" if cell.seed is None else f", seed {cell.seed}"
-        print("\n".join([f"# {cell.row}, {cell.column}{seed}", *(step.command for step in cell.steps), ""]))
-
-
-def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str, kept: Cells) -> int:
-    """Write the results and the pages; returns 1 if one of the ``chosen`` cells failed or is not as expected."""
-    from eval.reproduce.leaderboard import exit_status, write_leaderboard, write_report
-
-    with locked(output):
-        status = exit_status(write_leaderboard(plan, output, command, kept), chosen)
-        write_report(output)
-    print(f"written: {output}")
-    print(f"next: open {output / 'index.html'} in a browser")
-    return status
-
-
 def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells, *, drop: bool) -> None:
     """Raise if ``folder`` has files of somebody else, or if writing ``plan`` to it would lose measured cells.
 
     ``chosen`` cells (row and column) are run first, ``kept`` ones are written again. ``drop``: lose the others.
     """
-    from eval.reproduce.leaderboard import RESULTS as FILE
+    from eval.reproduce.leaderboard.results import RESULTS as FILE
     from eval.reproduce.steps import status_of
 
     way_out = "name another folder with --output"

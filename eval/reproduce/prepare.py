@@ -7,22 +7,21 @@ import hashlib
 import itertools
 import json
 import logging
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 import yaml
 
+from eval.measures import evaluate, write_qrels
+from eval.runs import by_class, load_judged, load_pieces, tokenizer_folder
 from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
-from learned_sparse.collections.descriptions import DESCRIPTION, Split
+from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
-from learned_sparse.collections.trec import Run, read_run, write_run
+from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, new_folder
-from learned_sparse.core.records import Document
 from learned_sparse.core.settings import CommandParser, positive
 
 _log = logging.getLogger(__name__)
@@ -36,59 +35,16 @@ MAX_TOKENS = 2**20
 
 def main(argv: list[str] | None = None) -> int:
     """Convert collections, judgements, runs and tokenizers to the form that a step of a leaderboard reads."""
-    if (sys.argv[1:] if argv is None else argv)[:1] == ["pool"]:
-        raise LearnedSparseError("pool: write sample --run FILE --depth N --output DIR, with its other options")
     options = _parser().parse_args(argv)
     print(f"{options.output}: {options.run_action(options)}")
     return 0
 
 
 def _export(options: argparse.Namespace) -> str:
-    warnings = export(
-        options.collection, options.split, options.output, documents=options.documents, on_bad_line=options.on_bad_line
-    )
-    for warning in warnings:
+    where = (options.collection, options.split, options.output)
+    for warning in export(*where, documents=options.documents, on_bad_line=options.on_bad_line):
         print(f"warning: {warning}")
     return f"{options.collection}, {options.split}"
-
-
-def _expand(options: argparse.Namespace) -> str:
-    total, expanded = expand(options.collection, options.expanded, options.output, options.on_bad_line)
-    return f"{total:,} documents, {expanded:,} of them expanded"
-
-
-def _new_terms(options: argparse.Namespace) -> str:
-    total, expanded = write_new_terms(options.collection, options.expanded, options.output, options.on_bad_line)
-    return f"{total:,} documents, {expanded:,} of them expanded"
-
-
-def _sample(options: argparse.Namespace) -> str:
-    if (options.run is None) != (options.depth is None):
-        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
-    if not (options.run or options.queries or options.documents):
-        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
-    sampled(
-        options.collection, options.split, options.output, queries=options.queries, documents=options.documents,
-        seed=options.seed, run=options.run, depth=options.depth or 0, on_bad_line=options.on_bad_line,
-    )  # fmt: skip
-    return f"a part of {options.collection}, {options.split}"
-
-
-def _overlap(options: argparse.Namespace) -> str:
-    counts = by_overlap(options.collection, options.split, options.output, options.tokenizer)
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
-
-
-def _best(options: argparse.Namespace) -> str:
-    write_run(options.output, best_of(options.collection, options.split, options.run, options.measure))
-    return f"the best of {len(options.run)} runs for each query by {options.measure}"
-
-
-def _word_pieces(options: argparse.Namespace) -> str:
-    from eval.runs import tokenizer_folder
-
-    write_word_pieces(tokenizer_folder(options.tokenizer), options.output)
-    return f"counts the word pieces of {options.tokenizer}"
 
 
 def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line: OnBadLine = "error") -> list[str]:
@@ -97,7 +53,6 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     A query without text, which stock Pyserini cannot read, is left out of ``topics.tsv``; it has no hits. Returns
     warnings about such queries, and about query ids that stock Pyserini renames.
     """
-    from eval.measures import write_qrels
     from learned_sparse.jsonvector.queries import renamed_ids
 
     collection = load_collection(name)
@@ -113,41 +68,39 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     return warnings + renamed_ids([query.id for query in queries])
 
 
-def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
-    """Append docT5query's queries to the text of each document of collection ``name``, for BM25.
+def _rewrite(options: argparse.Namespace) -> str:
+    """Write a JSON line for each document with the docT5query queries that it, or ``--expanded``, has.
 
-    ``file`` has the queries by document id; None: the documents have them. Writes ``documents.jsonl`` and returns the
-    number of documents and of expanded documents.
+    ``expand``: text and queries as one text, for BM25. ``new-terms``: the new terms alone, which ``--expanded`` of
+    learned models reads.
     """
-    return _rewrite(name, file, folder / "documents.jsonl", on_bad_line, lambda document: {
-        "id": document.id, "contents": f"{document.text} {document.expanded}".rstrip()
-    })  # fmt: skip
-
-
-def write_new_terms(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
-    """Write the new terms of docT5query's queries for each document of collection ``name``, for learned models.
-
-    ``file`` as for ``expand``. Writes ``expansions.jsonl``, which ``--expanded`` reads.
-    """
-    return _rewrite(name, file, folder / "expansions.jsonl", on_bad_line, lambda document: {
-        "id": document.id, "expanded": new_terms(document.text, document.expanded)
-    })  # fmt: skip
-
-
-def _rewrite(
-    name: str, file: Path | None, path: Path, on_bad_line: OnBadLine, line_of: Callable[[Document], dict[str, str]]
-) -> tuple[int, int]:
-    """Write a JSON line for each document; returns the number of documents, and of those with predicted queries."""
-    expanded = 0
-    collection = load_collection(name)
-    reader = collection.documents(on_bad_line, file)
+    collection, expanded = load_collection(options.collection), 0
+    reader = collection.documents(options.on_bad_line, options.expanded)
     documents = iter(with_progress(reader, collection.description.documents))
     first = next(documents)  # wrong input leaves no folder
-    with atomic_write(path) as output:
+    one_text = options.action == "expand"
+    with atomic_write(options.output / ("documents.jsonl" if one_text else "expansions.jsonl")) as output:
         for document in itertools.chain([first], documents):
             expanded += bool(document.expanded)
-            output.write(orjson.dumps(line_of(document), option=orjson.OPT_APPEND_NEWLINE))
-    return reader.read, expanded
+            line = {"id": document.id}
+            if one_text:
+                line["contents"] = f"{document.text} {document.expanded}".rstrip()
+            else:
+                line["expanded"] = new_terms(document.text, document.expanded)
+            output.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+    return f"{reader.read:,} documents, {expanded:,} of them expanded"
+
+
+def _sample(options: argparse.Namespace) -> str:
+    if (options.run is None) != (options.depth is None):
+        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
+    if not (options.run or options.queries or options.documents):
+        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
+    sampled(
+        options.collection, options.split, options.output, queries=options.queries, documents=options.documents,
+        seed=options.seed, run=options.run, depth=options.depth or 0, on_bad_line=options.on_bad_line,
+    )  # fmt: skip
+    return f"a part of {options.collection}, {options.split}"
 
 
 def sampled(
@@ -168,10 +121,11 @@ def sampled(
     ``run`` its top ``depth`` documents of each, and others drawn at random up to ``documents`` (None: all others, or
     with a run no others). So SpaDE validates on BM25's top 100 (section 4), and SparTerm's development set (section
     4.1) is 1,000 queries with BM25's top 1,000 passages of each, filled up to about a million passages. Such documents
-    are harder for BM25 than those left out.
+    are harder for BM25 than those left out. The folder's ``collection.yaml`` keeps the measures of the split and
+    whether a query's own document is ranked.
     """
     source = load_collection(collection)
-    qrels = source.qrels(split)
+    qrels, whole = source.qrels(split), source.split(split)
     chosen = list(qrels)
     if queries is not None:
         relevant = [query for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())]
@@ -180,11 +134,49 @@ def sampled(
             raise LearnedSparseError(
                 f"{source.name}, {split}: {len(chosen):,} queries have relevant documents; sample fewer"
             )
-    ids = _needed(source, split, chosen, run, depth)
+    hits = read_run(run) if run else {}
+    ids = {id for query in chosen for id, grade in qrels[query].items() if grade > 0}
+    ids |= {id for query in chosen for id, _ in hits.get(query, ())[:depth]}
     last = -1 if run else 2**64
     if documents is not None:
         last = _last_draw(source, ids, documents - len(ids), seed, on_bad_line)
-    _write_part(collection, split, folder, chosen, ids, lambda id: id in ids or _draw(id, seed) <= last, on_bad_line)
+    kept, written = set(chosen), set[str]()
+
+    def lines() -> Iterator[str]:
+        for document in source.documents_shown(on_bad_line):
+            if document.id in ids or _draw(document.id, seed) <= last:
+                written.add(document.id)
+                expanded = {"expanded": document.expanded} if document.expanded else {}
+                yield json.dumps({"_id": document.id, "title": "", "text": document.text} | expanded)
+
+    with new_folder(folder) as temporary:
+        _write(temporary / "corpus.jsonl", lines())
+        if missing := len(ids - written):
+            _log.warning("%s: %d documents of the judgements and the run are not in it", source.name, missing)
+        topics = [{"_id": query.id, "text": query.text} for query in source.queries(split) if query.id in kept]
+        _write(temporary / "queries.jsonl", map(json.dumps, topics))
+        judged = [
+            f"{query}\t{id}\t{grade}"
+            for query, grades in qrels.items()
+            if query in kept
+            for id, grade in grades.items()
+            if id in ids or id in written
+        ]
+        _write(temporary / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
+        described = {
+            "topics": {"files": ["queries.jsonl"]},
+            "qrels": {"files": [f"qrels/{split}.tsv"]},
+            "measures": list(whole.measures),
+            "remove_query": whole.remove_query,
+            "contains_queries_of": list(split_names(collection, split)),
+        }
+        description = {
+            "name": folder.name,
+            "title": folder.name,
+            "corpus": {"files": ["corpus.jsonl"]},
+            "splits": {split: described},
+        }
+        _write(temporary / DESCRIPTION, [yaml.safe_dump(description, sort_keys=False)])
 
 
 def _last_draw(source: Collection, ids: Set[str], count: int, seed: int, on_bad_line: OnBadLine) -> int:
@@ -205,107 +197,42 @@ def _draw(id: str, seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8, key=str(seed).encode()).digest(), "big")
 
 
-def _needed(source: Collection, split: str, queries: Iterable[str], run: Path | None, depth: int) -> set[str]:
-    """Ids of the relevant documents of ``queries``, and of the top ``depth`` of ``run``."""
-    qrels, hits = source.qrels(split), read_run(run) if run else {}
-    ids = {id for query in queries for id, grade in qrels[query].items() if grade > 0}
-    return ids | {id for query in queries for id, _ in hits.get(query, ())[:depth]}
-
-
-def _write_part(
-    name: str,
-    split: str,
-    folder: Path,
-    queries: Iterable[str],
-    ids: Set[str],
-    chosen: Callable[[str], bool],
-    on_bad_line: OnBadLine,
-) -> None:
-    """Write a BEIR folder with ``queries`` and the ``chosen`` documents, of which ``ids`` should be there.
-
-    Its ``collection.yaml`` keeps the measures of the split and whether a query's own document is ranked.
-    """
-    source, kept, written = load_collection(name), set(queries), set[str]()
-
-    def lines() -> Iterator[str]:
-        for document in source.documents_shown(on_bad_line):
-            if chosen(document.id):
-                written.add(document.id)
-                expanded = {"expanded": document.expanded} if document.expanded else {}
-                yield json.dumps({"_id": document.id, "title": "", "text": document.text} | expanded)
-
-    with new_folder(folder) as temporary:
-        _write(temporary / "corpus.jsonl", lines())
-        if missing := len(ids - written):
-            _log.warning("%s: %d documents of the judgements and the run are not in it", source.name, missing)
-        topics = [{"_id": query.id, "text": query.text} for query in source.queries(split) if query.id in kept]
-        _write(temporary / "queries.jsonl", map(json.dumps, topics))
-        judged = [
-            f"{query}\t{id}\t{grade}"
-            for query, grades in source.qrels(split).items()
-            if query in kept
-            for id, grade in grades.items()
-            if id in ids or id in written
-        ]
-        _write(temporary / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
-        parents = split_names(name, split)
-        description = _description(folder.name, source.split(split), split, parents)
-        _write(temporary / DESCRIPTION, [yaml.safe_dump(description, sort_keys=False)])
-
-
-def _description(name: str, whole: Split, split: str, parents: Sequence[str]) -> dict[str, Any]:
-    """The description of a BEIR folder with one split: the settings of ``whole``, queries of the splits ``parents``."""
-    files = {"topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]}}
-    settings = {
-        "measures": list(whole.measures),
-        "remove_query": whole.remove_query,
-        "contains_queries_of": list(parents),
-    }
-    return {
-        "name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": {split: {**files, **settings}}
-    }  # fmt: skip
-
-
-def by_overlap(collection: str, split: str, folder: Path, tokenizer: str) -> dict[str, int]:
-    """Write the judgements of each class of SpaDE's Table 4 to a file of its own; returns the numbers of queries."""
-    from eval.measures import write_qrels
-    from eval.runs import Judged, by_class, load_pieces
-
-    source = load_collection(collection)
-    qrels, queries = source.qrels(split), {query.id: query.text for query in source.queries(split)}
-    judged = Judged(collection=source, split=split, queries=queries, qrels=qrels, measures=(), remove_query=False)
-    classes = by_class(judged, load_pieces(tokenizer))
+def _overlap(options: argparse.Namespace) -> str:
+    """Write the judgements of each class of SpaDE's Table 4 to a file of its own."""
+    options.data, options.measures = None, None
+    judged = load_judged(options)
+    classes = by_class(judged, load_pieces(options.tokenizer))
     for name, members in classes.items():
-        write_qrels(folder / OVERLAPS[name], {query: qrels[query] for query in members})
-    return {name: len(members) for name, members in classes.items()}
+        write_qrels(options.output / OVERLAPS[name], {query: judged.qrels[query] for query in members})
+    return ", ".join(f"{len(members):,} {name}" for name, members in classes.items())
 
 
-def best_of(collection: str, split: str, runs: Sequence[Path], measure: str) -> Run:
-    """The run that takes for each query the hits of the run with the highest ``measure``, the first of equal ones.
+def _best(options: argparse.Namespace) -> str:
+    """Write the run that takes for each query the hits of the run with the highest measure, the first of equal ones.
 
     UHD-BERT calls this its ideal query-layer predictor (Table 6): an upper bound, because it looks at judgements.
     """
-    from eval.measures import evaluate
-
-    source = load_collection(collection)
-    qrels, remove_query = source.qrels(split), source.split(split).remove_query
-    hits = [read_run(run) for run in runs]
+    source, measure = load_collection(options.collection), options.measure
+    qrels, remove_query = source.qrels(options.split), source.split(options.split).remove_query
+    hits = [read_run(run) for run in options.run]
     scores = [evaluate(run, qrels, [measure], remove_query=remove_query).per_query[measure] for run in hits]
-    chosen = {query: max(range(len(runs)), key=lambda number: scores[number][query]) for query in qrels}
-    return {query: hits[number][query] for query, number in chosen.items() if query in hits[number]}
+    chosen = {query: max(range(len(hits)), key=lambda number: scores[number][query]) for query in qrels}
+    write_run(options.output, {query: hits[number][query] for query, number in chosen.items() if query in hits[number]})
+    return f"the best of {len(hits)} runs for each query by {measure}"
 
 
-def write_word_pieces(tokenizer: Path, output: Path) -> None:
-    """Write a checkpoint without weights: texts and queries are bags of the word pieces of ``tokenizer``, a folder.
+def _word_pieces(options: argparse.Namespace) -> str:
+    """Write a checkpoint without weights: texts and queries are bags of the word pieces of a tokenizer.
 
     The weight of a word piece is its count; special tokens such as [CLS] are not counted. BM25 scores the bags.
     """
     from encoders.checkpoints.notes import FORMAT, BagNotes, CheckpointNotes, write_notes
     from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer
 
-    loaded = read_tokenizer(tokenizer)
-    with atomic_write(output / TOKENIZER) as file:
-        file.write((tokenizer / TOKENIZER).read_bytes())
+    folder = tokenizer_folder(options.tokenizer)
+    loaded = read_tokenizer(folder)
+    with atomic_write(options.output / TOKENIZER) as file:
+        file.write((folder / TOKENIZER).read_bytes())
     added = loaded.get_added_tokens_decoder()
     special = tuple(sorted(number for number, token in added.items() if token.special))
     bag = BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0)
@@ -318,7 +245,8 @@ def write_word_pieces(tokenizer: Path, output: Path) -> None:
         quantizers={"query": None, "document": None},
         bags={"query": bag, "document": bag},
     )
-    write_notes(output, notes)
+    write_notes(options.output, notes)
+    return f"counts the word pieces of {options.tokenizer}"
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
@@ -344,8 +272,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--documents", action="store_true", help="also write documents/documents.jsonl")
     add_bad_line_option(add)
     for add in (
-        action("expand", _expand, "documents with docT5query's queries in one text, for BM25"),
-        action("new-terms", _new_terms, "the new terms of docT5query's queries, for learned models"),
+        action("expand", _rewrite, "documents with docT5query's queries in one text, for BM25"),
+        action("new-terms", _rewrite, "the new terms of docT5query's queries, for learned models"),
     ):
         add("--collection", required=True, metavar="NAME|DIR", help="the documents")
         predicted = "predicted queries in the order of the documents, if these have none"

@@ -20,7 +20,8 @@ from typing import Any
 import yaml
 
 from encoders.training import data_source, load_recipe, to_mapping
-from eval.reproduce.leaderboard import write_leaderboard, write_report
+from eval.reproduce.leaderboard.pages import write_report
+from eval.reproduce.leaderboard.results import write_leaderboard
 from eval.reproduce.matrix import (
     BM25Row,
     CheckpointRow,
@@ -110,14 +111,6 @@ class MadeUp:
         _write_lines(folder / DESCRIPTION, [yaml.safe_dump(content, sort_keys=False)])
         return str(folder)
 
-    def run(self, collection: str, split: str) -> str:
-        """A run of a made-up collection."""
-        return str(Path(self.collection(collection)) / "runs" / f"{split}.txt")
-
-    def expanded(self, collection: str) -> str:
-        """Predicted queries of a made-up collection, by document id."""
-        return str(Path(self.collection(collection)) / _EXPANDED)
-
     def triples(self, *, ids: bool) -> str:
         """Training triples of ids, or of texts."""
         path = self.folder / f"triples.{'ids' if ids else 'texts'}.tsv"
@@ -186,8 +179,8 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
     for negatives in (values["negatives"], *(stage["negatives"] for stage in values["stages"])):
         _limit(negatives, per_query=2, pool=50, queries=20, every=1)
     if validation := values["validation"]:
-        validation["expanded"] = validation["expanded"] and made_up.expanded(validation["collection"])
         validation["collection"] = made_up.collection(validation["collection"])
+        validation["expanded"] = validation["expanded"] and str(Path(validation["collection"]) / _EXPANDED)
         _limit(validation, queries=5, holdout=5, pool=30, bm25=20, every=1)
     for stage in values["stages"]:
         _limit(stage, steps=STEPS, batch_size=BATCH, micro_batch_size=2, validate_every=1, warm_up_steps=1)
@@ -215,8 +208,8 @@ def _cut_source(source: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         split = source["split"]
         if source["topics"]:
             source |= {"topics": str(folder / "queries.jsonl"), "qrels": str(folder / "qrels" / f"{split}.tsv")}
-        source["run"] = source["run"] and made_up.run(source["collection"], split)
-        source["expanded"] = source["expanded"] and made_up.expanded(source["collection"])
+        source["run"] = source["run"] and str(folder / "runs" / f"{split}.txt")
+        source["expanded"] = source["expanded"] and str(folder / _EXPANDED)
         source["collection"] = str(folder)
     return source
 

@@ -192,7 +192,9 @@ def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
     """
     started = time.perf_counter()
     _set_outdated_aside(step)
-    error = None if _is_complete_index(step) else execute(step)
+    # A BM25 index is written whole or not at all, and no command confirms it.
+    complete = step.kind == "index-bm25" and (step.writes[0] / INDEX_MANIFEST).is_file()
+    error = None if complete else execute(step)
     missing = [path for path in step.writes if not path.exists()]
     if error is None and missing:
         error = f"{missing[0]}: not written, although the command ended well"
@@ -299,8 +301,3 @@ def _set_outdated_aside(step: Step) -> None:
             path.rename(kept)
             _logger.info("  %s: made with other inputs; it is now %s", path, kept)
     record_file(step).unlink()
-
-
-def _is_complete_index(step: Step) -> bool:
-    """Whether the BM25 index of the step exists: it is written whole or not at all, and no command confirms it."""
-    return step.kind == "index-bm25" and (step.writes[0] / INDEX_MANIFEST).is_file()

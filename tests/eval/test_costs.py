@@ -1,22 +1,38 @@
-"""Costs of searching checked by hand and by a double loop over the definition, for every kind of index."""
+"""Costs checked by hand and by a double loop over the definition, and times with a fake clock."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from encoders.encoding.model import new_model, save_checkpoint
-from eval.costs import index_bytes, main
+from eval.costs import (
+    ROUNDS,
+    WARM_UP,
+    Milliseconds,
+    count_terms,
+    expected_flops,
+    index_bytes,
+    main,
+    milliseconds,
+    time_searches,
+)
 from eval.reproduce.claims import COSTS
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.note import IndexNote
 from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import english_tokens
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.toy_data import save_beir
@@ -159,3 +175,84 @@ def test_errors_say_what_is_missing(tmp_path: Path) -> None:
     ):
         with pytest.raises(LearnedSparseError, match=message):
             main(words)
+
+
+class Clock:
+    """Advances only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    fake = Clock()
+    monkeypatch.setattr("eval.costs.time", fake)
+    return fake
+
+
+def test_times_exclude_the_warm_up_and_outliers(clock: Clock) -> None:
+    """Query n takes n milliseconds, except a second during warm-up, and two queries a minute in one round."""
+    calls: list[int] = []
+
+    def ask(number: int) -> None:
+        calls.append(number)
+        count = calls.count(number)
+        clock.now += 1.0 if count <= 2 else 60.0 if count == 4 and number < 2 else number / 1000
+
+    times = milliseconds(ask, range(100))
+    assert len(calls) == WARM_UP + ROUNDS * 100  # twice each, then three rounds
+    assert (times.median, times.mean) == pytest.approx((49.5, 49.5))
+    assert times.p99 == pytest.approx(99.0)  # of 300 calls: 0.99 * 299 = 296.01, the 297th; a tail of 3 would show
+
+
+def test_the_warm_up_runs_every_query_at_least_once(clock: Clock) -> None:
+    calls: list[int] = []
+    assert milliseconds(calls.append, range(WARM_UP + 50)) == Milliseconds(0.0, 0.0, 0.0)
+    assert calls == list(range(WARM_UP + 50)) * (1 + ROUNDS)
+
+
+def test_more_hits_are_searched_in_an_index_of_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    depths: list[tuple[int, int]] = []
+
+    @contextlib.contextmanager
+    def open_searcher(*_: Any, **__: Any) -> Iterator[Any]:
+        """A searcher that takes one query at a time on one thread, and records the number of hits."""
+
+        def search(queries: Mapping[str, Any], hits: int, threads: int) -> None:
+            assert (len(queries), threads) == (1, 1)
+            depths.append((hits, threads))
+
+        yield search
+
+    monkeypatch.setattr("eval.costs.open_searcher", open_searcher)
+    cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
+    folder = write_folder(
+        tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)
+    )
+    index_note = IndexNote("impact", (Manifest.load(folder),), {})
+    for hits, segments in ((10, 100), (2, 20), (1, 1)):
+        time_searches(Path("index"), index_note, {"q1": {"hives": 2, "itch": 1}, "q2": {"skin": 3}}, hits)
+        assert depths[-1] == (segments, 1)
+
+
+texts = st.lists(st.sets(st.sampled_from("abcdefg"), max_size=5), min_size=1, max_size=6)
+
+
+@given(documents=texts, queries=texts)
+def test_flops_are_the_mean_number_of_shared_terms(documents: list[set[str]], queries: list[set[str]]) -> None:
+    shared = [len(query & document) for query in queries for document in documents]
+    counts = count_terms(documents)
+    assert expected_flops(counts, count_terms(queries)) == sum(shared) / len(shared)
+    assert counts.lengths.tolist() == [len(document) for document in documents]
+    assert (counts.texts, counts.postings) == (len(documents), sum(map(len, documents)))
+    assert all(count == sum(term in text for text in documents) for term, count in counts.document_frequency.items())
+
+
+def test_repeated_terms_and_empty_vectors() -> None:
+    assert count_terms([["b", "b", "c"]]).document_frequency == {"b": 1, "c": 1}
+    assert math.isnan(expected_flops(count_terms([]), count_terms([["b", "c"], [], ["z"]])))
+    assert expected_flops(count_terms([[]]), count_terms([["b", "c"], [], ["z"]])) == 0

@@ -11,7 +11,7 @@ import pytest
 
 from encoders.training import recipe_file
 from eval import demo
-from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections import pydoc
 from learned_sparse.core.files import checkpoint_folder, home, index_folder, run_file, vectors_folder
 from tests.toy_data import save_library, save_recipes

@@ -15,9 +15,19 @@ from hypothesis import strategies as st
 
 from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import TermCounts, count_terms, expected_flops
-from eval.dimensions.__main__ import main
-from eval.dimensions.counts import SHARES, chart, cuts_section, read_counts, stop_section, usage_section
-from eval.dimensions.texts import KINDS, by_length, expansion_section, meanings, score_parts
+from eval.dimensions import (
+    KINDS,
+    SHARES,
+    chart,
+    cuts_section,
+    expansion_section,
+    main,
+    meanings,
+    read_counts,
+    score_parts,
+    stop_section,
+    usage_section,
+)
 from eval.tables import Section
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import encode_texts, load_encoder
@@ -228,14 +238,6 @@ def test_what_cannot_be_counted(words: str, message: str, workspace: Path) -> No
         main(words.split())
 
 
-def test_groups_of_equal_lengths_stay_together() -> None:
-    assert by_length([5, 5, 5, 5, 5, 9, 30, 31], [1, 2, 3, 4, 5, 10, 20, 30], groups=4) == [
-        ["5", 5, 3.0], ["9–30", 2, 15.0], ["31", 1, 30.0],
-    ]  # fmt: skip
-    assert by_length([3, 4, 8, 8, 8, 8, 8, 8], [1, 1, 2, 2, 2, 2, 2, 2], groups=4) == [["3–4", 2, 1.0], ["8", 6, 2.0]]
-    assert by_length([], []) == []
-
-
 def test_words_that_activate_a_dimension() -> None:
     texts = [*["What do kids eat?"] * 5, *["what do kids play"] * 2, *["what is rust"] * 20, "kids!"]
     active = [*[{"b1", "b2"}] * 6, *[{"b2"}] * 22]
@@ -291,7 +293,7 @@ def test_values_are_those_of_the_encoder(encoded: Path, capsys: pytest.CaptureFi
 
 
 def test_the_command_does_not_import_torch(workspace: Path, python: Any, root: Path) -> None:
-    program = "import sys; from eval.dimensions.__main__ import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    program = "import sys; from eval.dimensions import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
     done = python("-c", program, *words, cwd=workspace, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
     assert done.stdout.endswith("False\n"), done.stderr

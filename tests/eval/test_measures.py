@@ -23,39 +23,23 @@ MEASURES = [
     "MRR@2", "MRR", "R@1", "R@2", "R(rel=2)@2", "MAP", "MAP(rel=2)", "MAP@2", "nDCG@2", "nDCG@10", "P@5", "P(rel=2)@1",
     "Success@1", "Rprec", "MRR(rel=2)@2",
 ]  # fmt: skip
-# The first seven are in pyserini/2cr/{msmarco,beir}.py.
+# Those of MRR, R and nDCG are in pyserini/2cr/{msmarco,beir}.py.
 ARGUMENTS = {
     "MRR@10": "-c -M 10 -m recip_rank",
-    "MRR@100": "-c -M 100 -m recip_rank",
     "R@1000": "-c -m recall.1000",
     "R(rel=2)@1000": "-c -l 2 -m recall.1000",
-    "MAP(rel=2)": "-c -l 2 -m map",
     "nDCG@10": "-c -m ndcg_cut.10",
-    "R@100": "-c -m recall.100",
-    "MAP": "-c -m map",
     "AP@100": "-c -m map_cut.100",
-    "nDCG": "-c -m ndcg",
-    "P@10": "-c -m P.10",
     "P(rel=3)@5": "-c -l 3 -m P.5",
-    "RR": "-c -m recip_rank",
     "RR(rel=2)@10": "-c -M 10 -l 2 -m recip_rank",
-    "Recall@5": "-c -m recall.5",
     "Success@5": "-c -m success.5",
     "Rprec": "-c -m Rprec",
-    "NDCG@10": "-c -m ndcg_cut.10",
     "mrr@10": "-c -M 10 -m recip_rank",
     "ndcg_cut.10": "-c -m ndcg_cut.10",
     "ndcg_cut_10": "-c -m ndcg_cut.10",
-    "map_cut.100": "-c -m map_cut.100",
-    "map": "-c -m map",
-    "ndcg": "-c -m ndcg",
-    "recip_rank": "-c -m recip_rank",
-    "recall.100": "-c -m recall.100",
     "recall_100": "-c -m recall.100",
     "P_10": "-c -m P.10",
-    "P.10": "-c -m P.10",
     "success_5": "-c -m success.5",
-    "rprec": "-c -m Rprec",
 }
 
 QRELS = {
@@ -87,9 +71,10 @@ def oracle(measure: str, qrels: Qrels, run: Run) -> dict[str, float]:
         for query, hits in run.items()
         if hits
     }
+    key = parsed.name.replace(".", "_")
     known = {query: {d: max(g, 0) for d, g in grades.items()} for query, grades in qrels.items()}
     found = pytrec_eval.RelevanceEvaluator(known, {parsed.name}, relevance_level=level).evaluate(ranked)
-    return {query: found.get(query, {parsed.key: 0.0})[parsed.key] for query in qrels}
+    return {query: found.get(query, {key: 0.0})[key] for query in qrels}
 
 
 @pytest.mark.parametrize(("text", "arguments"), ARGUMENTS.items())
@@ -133,23 +118,6 @@ def test_means_and_queries_equal_those_of_pytrec_eval(measure: str, scores: Scor
     assert scores.per_query[measure] == pytest.approx(expected, abs=5.1e-5)
     assert scores.mean[measure] == pytest.approx(sum(expected.values()) / len(expected), abs=5.1e-5)
     assert (scores.missing, scores.unjudged) == (("missing",), ("not-judged",))
-
-
-@jvm
-def test_values_by_hand() -> None:
-    scores = evaluate(RUN, QRELS, ["MRR@10", "MRR@1", "MAP(rel=2)", "nDCG@10", "R(rel=2)@1000", "P@2"])
-    # trec_eval's order (ids descending in a tie; scores are 32-bit floats, so 0.30000001 ties with 0.3):
-    # ties d3 d2 d1 d7; graded unjudged d4 d5 d3. The mean is over five queries.
-    assert scores.per_query["MRR@10"] == {"ties": 0.5, "missing": 0, "hopeless": 0, "graded": 0.5, "negative": 0.5}
-    assert scores.mean["MRR@10"] == 0.3
-    assert scores.mean["MRR@1"] == 0
-    assert scores.per_query["MAP(rel=2)"]["graded"] == pytest.approx((1 / 3 + 2 / 4) / 2, abs=5e-5)
-    assert scores.per_query["MAP(rel=2)"]["ties"] == 0.5
-    # gains 2 at rank 2 and 1 at rank 3; ideal: 2 at rank 1 and 1 at rank 2
-    expected = (2 / 1.5849625 + 1 / 2) / (2 / 1 + 1 / 1.5849625)
-    assert scores.per_query["nDCG@10"]["ties"] == pytest.approx(expected, abs=5e-5)
-    assert scores.mean["R(rel=2)@1000"] == 0.4  # 1 for ties and graded, 0 for the other three
-    assert scores.mean["P@2"] == pytest.approx((0.5 + 0 + 0 + 0.5 + 0.5) / 5)
 
 
 @jvm

@@ -12,7 +12,7 @@ import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe
-from eval.reproduce.matrix_file import known_matrices, load_matrix
+from eval.reproduce.matrix import known_matrices, load_matrix
 from tests.reliability.commands import Server
 from tests.test_readme import run_all
 from tests.tiny_models import WORDS, save_classifier, save_tiny

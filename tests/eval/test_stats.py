@@ -11,7 +11,7 @@ import scipy.stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
-from eval.stats import STRATUM, Estimate, Values, compare, comparisons, difference, estimate_difference, holm, pooled
+from eval.stats import STRATUM, Values, compare, comparisons, difference, estimate_difference, holm, pooled
 
 SIMULATIONS, QUERIES = 600, 60
 
@@ -104,13 +104,6 @@ def test_two_ways_by_hand() -> None:
     assert found.error**2 == pytest.approx(queries + max(0.0, trainings - residual / (3 * 2)))
 
 
-def test_trainings_alone_by_hand() -> None:
-    """Every query is equal, so that the error is that of the mean of three trainings, with two degrees of freedom."""
-    better = np.repeat([[0.5], [0.6], [0.7]], 50, axis=1)
-    found = estimate_difference(better, np.zeros((1, 50)))
-    assert (found.value, found.error, found.freedom) == pytest.approx((0.6, 0.1 / math.sqrt(3), 2.0))
-
-
 def test_an_average_over_collections_has_the_errors_within_them() -> None:
     """Two collections of 50 and 4 queries: the small one decides the error and its degrees of freedom."""
     rng = np.random.default_rng(0)
@@ -135,28 +128,6 @@ def test_what_cannot_be_estimated() -> None:
     )  # fmt: skip
     equal = estimate_difference(np.ones((1, 8)), np.zeros((1, 8)))  # no query differs from another: the sign test
     assert (equal.p_value(), equal.p_value(1.0)) == (2 / 2**8, 1.0)
-
-
-def test_quantiles_of_an_estimate_by_hand() -> None:
-    """Of 1.96 and 1.96 + 0.84 standard errors."""
-    found = Estimate(value=0.1, error=0.05, freedom=math.inf)
-    assert found.interval == pytest.approx((0.1 - 0.05 * 1.959964, 0.1 + 0.05 * 1.959964))
-    assert found.detectable() == pytest.approx(0.05 * (1.959964 + 0.841621), abs=1e-6)
-    assert found.p_value() == pytest.approx(2 * scipy.stats.norm.sf(2.0))
-
-
-@pytest.mark.parametrize(
-    ("raw", "corrected"),
-    [
-        ({}, {}),
-        ({"a": 0.02}, {"a": 0.02}),
-        ({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}),  # 4, 3, 2, 1
-        ({"a": 0.5, "b": 0.6}, {"a": 1.0, "b": 1.0}),
-    ],
-)
-def test_holm_by_hand(raw: dict[str, float], corrected: dict[str, float]) -> None:
-    assert holm(raw) == pytest.approx(corrected)
-    assert list(holm(raw)) == list(raw)
 
 
 @pytest.mark.parametrize("number", [1, 7, 40])

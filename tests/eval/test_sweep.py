@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import weakref
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
-from eval.costs import count_documents, count_queries, sparsity_of
+from eval.costs import count_documents, count_queries, expected_flops
 from eval.measures import Scores, evaluate
 from eval.sweep import combinations, main, sweep
 from learned_sparse.collections.collection import load_collection
@@ -61,7 +60,7 @@ def test_numbers_equal_those_of_the_pipeline(
     where = ["--index", str(tmp_path / "index"), "--collection", str(folder), "--split", "test"]
     assert search.main([*where, "--output", str(tmp_path / "run.txt"), "--hits", "7"]) == 0
     scores = evaluate(tmp_path / "run.txt", load_collection(folder).qrels("test"), MEASURES)
-    sparsity = sparsity_of(count_documents(documents), count_queries(queries))
+    counts = count_documents(documents), count_queries(queries)
 
     stored = checkpoint(tmp_path / "stored", tiny_bert, "sparterm", settings)
     words = ["--checkpoint", stored, "--collection", str(folder), "--hits", "7", "--dtype", "fp32", "--device", "cpu"]
@@ -73,13 +72,15 @@ def test_numbers_equal_those_of_the_pipeline(
     assert (second["settings"], second["stored"]) == ({"threshold": 0.55}, False)
     assert second["scores"] == dict(scores.mean)
     assert first["scores"] != second["scores"]
-    assert second["sparsity"] == dataclasses.asdict(sparsity)
+    sizes = [of.postings / of.texts for of in counts]
+    flops = expected_flops(*counts)
+    assert second["costs"] == {"FLOPS": flops, "terms/document": sizes[0], "terms/query": sizes[1]}
     assert read_run(tmp_path / "runs" / "threshold=0.55.txt") == read_run(tmp_path / "run.txt")
     assert result["weights_sha256"].keys() == {"importance", "gate"}
     heading, _, printed, changed_row, _ = capsys.readouterr().out.splitlines()[-5:]
     assert heading.split()[-1] == "stored"
     assert (printed.split()[0], printed.split()[-1]) == ("0.7", "*")
-    assert f"{sparsity.flops:.4f}" in changed_row
+    assert f"{flops:.4f}" in changed_row
 
 
 @pytest.mark.jvm
@@ -98,8 +99,8 @@ def test_settings_of_queries_do_not_encode_documents_again(
     options: dict[str, Any] = {"measures": ("MRR@10",), "hits": 5, "device": "cpu", "dtype": "fp32"}
     _, rows = sweep(stored, load_collection(folder), "test", changes, **options)
     assert encoded == [6, 4]
-    assert [dict(row.settings) for row in rows] == combinations({"query_k": (2, 9), "k": (6, 4)})
-    terms = [(row.sparsity.documents.mean, row.sparsity.queries.mean) for row in rows]
+    assert [row["settings"] for row in rows] == combinations({"query_k": (2, 9), "k": (6, 4)})
+    terms = [(row["costs"]["terms/document"], row["costs"]["terms/query"]) for row in rows]
     assert terms[0][0] == terms[2][0] > terms[1][0] == terms[3][0]
     assert terms[0][1] == terms[1][1] < terms[2][1] == terms[3][1]
 

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 MODULES = (
     "encoders.teach.__main__", "encoders.teach.scoring", "encoders.train", "encoders.training",
     "encoders.encoding.encoder", "eval.costs", "eval.evaluate",
-    "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix_file",
+    "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
     "learned_sparse.encode.__main__", "learned_sparse.export.__main__", "learned_sparse.index.__main__",
     "learned_sparse.jsonvector.__main__",

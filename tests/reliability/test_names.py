@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import (

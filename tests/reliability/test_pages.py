@@ -12,7 +12,7 @@ import pytest
 from eval.reproduce.leaderboard.pages import html, markdown
 from eval.reproduce.leaderboard.view import Results
 from eval.tables import format_table
-from tests.eval.report import report_results
+from tests.eval.report.report_results import results
 
 HOSTILE = (
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><svg/onload=alert(1)>",
@@ -54,15 +54,15 @@ def with_text(content: Any, text: str, key: str = "") -> Any:
 def results_with(text: str) -> Results:
     """Made-up results with ``text`` in every field, after a space: the first word of a row names its system."""
     text = f" {text}"
-    content, per_query = report_results.made_up(queries=3)
+    made_up = results()
     trainings = {
         (f"{row}{text}", f"{column}{text}"): [
             {measure: {f"{query}{text}": value for query, value in values.items()} for measure, values in of.items()}
             for of in of_cell
         ]
-        for (row, column), of_cell in report_results.trainings(per_query).items()
+        for (row, column), of_cell in made_up.trainings.items()
     }
-    return Results(content=with_text(content, text), trainings=trainings)
+    return Results(content=with_text(made_up.content, text), trainings=trainings)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from encoders.training import load_recipe
 from encoders.training.recipe_file import RECIPES
-from eval.reproduce.matrix_file import MATRICES, load_matrix
+from eval.reproduce.matrix import MATRICES, load_matrix
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.core.errors import LearnedSparseError

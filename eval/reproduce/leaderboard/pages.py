@@ -12,7 +12,7 @@ from html import escape as html_escape
 from pathlib import Path
 
 from eval.reproduce.leaderboard.figures import SCORES, TRADEOFF, figures
-from eval.reproduce.leaderboard.files import judge_again
+from eval.reproduce.leaderboard.results import judge_again
 from eval.reproduce.leaderboard.view import COSTS, SIGNS, Json, Quantity, Results, amount, mark, p_value
 from eval.stats import SIGNIFICANT
 from eval.tables import Cell, Column, Section, Strong, format_sections, one_line

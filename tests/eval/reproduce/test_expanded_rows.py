@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 import yaml
 
-from encoders.training import recipe_file
 from eval.reproduce.__main__ import main
-from eval.reproduce.matrix import Column, Matrix, OtherModelRow, RecipeRow, Training
-from eval.reproduce.plan import make_plan
 from learned_sparse.core.errors import LearnedSparseError
-from tests.toy_data import save_collection, save_recipes
+from tests.toy_data import save_collection
 
 
 def test_the_dry_run_names_missing_files_and_the_cells_that_need_them(
@@ -66,61 +62,3 @@ def test_rows_of_a_paper_and_of_a_curve(tmp_path: Path, tmp_home: Path, capsys: 
     for words in (("--paper", "SPLAED"), ("--curve", "lambda")):
         with pytest.raises(LearnedSparseError, match="no row"):
             chosen(*words)
-
-
-def test_predicted_queries_of_a_row_reach_training_and_encoding(
-    tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", ["small-spade"], tmp_path / "bert"))
-    data = tmp_path / "data"
-    for name in ("toy", "other"):
-        save_collection(data / name, ("train", "dev", "test"))
-    rows = {
-        "expanded": RecipeRow(recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl")),
-        "plain": RecipeRow(recipe="small-spade"),
-        "k=2": OtherModelRow(model="expanded", encode={"k": 2}),
-        "re-ranked": OtherModelRow(model="expanded", rerank="plain", depth=5),
-        "queries": RecipeRow(
-            recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl"), expansion="queries"
-        ),
-        "texts alone": OtherModelRow(model="expanded", expansion="none"),
-    }
-    other = Column(collection=str(data / "other"), split="test")
-    columns = {"other": other, "pool": dataclasses.replace(other, pool=2)}
-    training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
-    plan = make_plan(Matrix(title="", columns=columns, rows=rows, training=training, plain_names=True), "m", data)
-    steps = {step.name: step for step in plan.steps}
-    predicted = data / "other" / "predicted.jsonl"
-    for name in ("other", "other-test-pool-2"):  # a pool has new terms of its own documents
-        terms = steps[f"expanded/{name}/new-terms"]
-        assert terms.arguments[terms.arguments.index("--expanded") + 1] == str(predicted)
-        assert predicted in terms.reads
-        reranked = [step for step in plan.steps if step.module == "eval.rerank" and f"/{name}/" in str(step.writes[0])]
-        for step in (steps[f"vectors/{name}/expanded"], steps[f"vectors/{name}/k-2"], *reranked):
-            assert step.arguments[step.arguments.index("--expanded") + 1] == str(terms.writes[0])
-            assert terms in step.needs
-        assert len(reranked) == 1
-    encoded = steps["vectors/other/queries"]
-    assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
-    assert predicted in encoded.reads
-    trained, terms = steps["checkpoints/expanded"], steps["expanded/toy/new-terms"]
-    assert f"data.0.expanded={terms.writes[0]}" in trained.arguments
-    assert terms in trained.needs
-    assert data / "toy" / "predicted.jsonl" in terms.reads
-    assert data / "toy" / "predicted.jsonl" in steps["checkpoints/queries"].reads
-    for name in ("checkpoints/plain", "vectors/other/plain", "vectors/other/texts-alone"):
-        assert not any(
-            "expanded" in word for word in steps[name].arguments if word != str(steps["checkpoints/expanded"].writes[0])
-        )
-
-
-def test_names_do_not_hold_the_data_folder(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TREC CAR's backbone is a folder below it."""
-    monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", ["small-spade"], tmp_path / "bert"))
-    data = save_collection(tmp_path / "data" / "toy", ("train", "dev", "test")).parent
-    rows = {"car": RecipeRow(recipe="small-spade", changes=(f"backbone='{data}/large'", "validation=null"))}
-    columns = {"toy": Column(collection=str(data / "toy"), split="test")}
-    training = Training(data=(f"{data}/toy:train",), negatives=5)
-    plan = make_plan(Matrix(title="", columns=columns, rows=rows, training=training), "m", data)
-    (trained,) = (step for step in plan.steps if step.kind == "train")
-    assert trained.name.startswith("checkpoints/small-spade-backbone-large-validation-null-")

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training import load_recipe, to_mapping
-from eval.reproduce.leaderboard.cells import examples_of
-from eval.reproduce.matrix import Matrix, ModelRow, PublishedRow, RecipeRow, SystemRow, seeds_of
-from eval.reproduce.matrix_file import known_matrices, load_matrix, recipe_of
+from encoders.training import load_recipe
+from eval.reproduce.matrix import Matrix, ModelRow, PublishedRow, RecipeRow, SystemRow, known_matrices, load_matrix
 from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 
@@ -77,27 +75,3 @@ def test_expected_scores_of_bm25_are_those_of_the_collections(name: str) -> None
         (known, *_) = load_collection(where.collection).split(where.split).expected
         assert known.system.startswith("BM25")
         assert scores == known.scores
-
-
-def test_every_network_of_small_real_is_trained_for_one_epoch() -> None:
-    """5,980 training queries (SOURCE.md of msmarco-mini), and three trainings for each claim of superiority."""
-    matrix = load("small-real")
-    recipes = [recipe_of(row, matrix.training) for row in matrix.rows.values() if isinstance(row, RecipeRow)]
-    assert {examples_of(to_mapping(recipe)["stages"]) for recipe in recipes} == {5984}
-    assert {recipe.validation for recipe in recipes} == {None}  # no row learns from dev queries
-    compared = [claim for claim in matrix.claims if claim.kind == "higher"]
-    sides = {side for claim in compared for side in (claim.better, claim.worse)}
-    trained = {side for side in sides if isinstance(matrix.rows[side], RecipeRow)}
-    assert {len(seeds_of(matrix, row)) for row in trained} == {3}
-    assert sides - trained == {"BM25", "splade-tiny"}
-    assert {claim.columns for claim in matrix.claims} == {("msmarco-mini",)}  # the others are zero-shot
-
-
-def test_sums_of_small_real_start_alike() -> None:
-    """Claims compare SPLADE, ST lexical-only and SparTerm."""
-    matrix = load("small-real")
-    rows = [matrix.rows[name] for name in ("SPLADE", "ST lexical-only", "SparTerm")]
-    recipes = [recipe_of(row, matrix.training) for row in rows if isinstance(row, RecipeRow)]
-    starts = {(each.output_bias, each.idf_bias, each.stages[-1].learning_rate) for each in recipes}
-    assert starts == {(-12, 1.0, 2e-4)}
-    assert len(recipes) == len(rows)

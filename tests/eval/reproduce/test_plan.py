@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from encoders.training import load_recipe, recipe_file
-from eval.reproduce.builder import Weights, expected_terms, set_words
 from eval.reproduce.matrix import (
     BestOfRow,
     BM25Row,
     Column,
     CrossEncoderRow,
+    FusionRow,
     GivenRow,
     Matrix,
     OtherModelRow,
@@ -26,7 +26,7 @@ from eval.reproduce.matrix import (
     Training,
     slug,
 )
-from eval.reproduce.plan import Plan, make_plan
+from eval.reproduce.plan import Plan, Weights, expected_terms, make_plan, set_words
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
 from learned_sparse.core.errors import LearnedSparseError
@@ -111,16 +111,6 @@ def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
     ]  # fmt: skip
 
 
-def test_without_data_of_the_matrix_the_recipe_is_unchanged(data: Path, tmp_path: Path) -> None:
-    values = (tmp_path / "recipes" / "small-splade.yaml").read_text(encoding="utf-8")
-    recipe = tmp_path / "own.yaml"
-    recipe.write_text(values.replace("msmarco-mini", str(data / "toy")), "utf-8")
-    plan = plan_of(data, {"own": RecipeRow(recipe=str(recipe))}, training=None)
-    trained = by_name(plan)["checkpoints/own"]
-    assert trained.arguments == ("--recipe", str(recipe), "--output", str(home() / "checkpoints" / "own"))
-    assert {path.relative_to(data).parts[0] for path in trained.reads} == {"toy"}
-
-
 def test_rows_share_checkpoints_and_indexes(data: Path) -> None:
     rows = {
         "spade": RecipeRow(recipe="small-spade"),
@@ -168,31 +158,6 @@ def test_each_seed_is_a_training(data: Path) -> None:
     assert kinds(plan).count("train") == 2
 
 
-def test_a_pool_is_cut_with_bm25_and_searched_as_a_collection(data: Path) -> None:
-    columns = {"pool": Column(collection=str(data / "toy"), split="test", pool=2)}
-    plan = plan_of(data, {"BM25": BM25Row(bm25="text")}, columns=columns, hits=10)
-    steps = by_name(plan)
-    pool = steps["data/toy-test-pool-2"]
-    assert pool.needs == (steps["runs/toy/test/bm25.txt"],)
-    assert steps["indexes/toy-test-pool-2/bm25"].needs == (pool,)
-    assert plan.cells[0].collection == str(home() / "data" / "toy-test-pool-2")
-
-
-def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
-    file = data / "toy" / "predicted.jsonl"
-    rows = {
-        "pieces": BM25Row(bm25="word-pieces"),
-        "docT5query": BM25Row(bm25="expanded", expanded=str(data / "{collection}" / "predicted.jsonl")),
-    }
-    plan = plan_of(data, rows)
-    steps = by_name(plan)
-    assert steps["vectors/toy/pieces"].needs == (steps["checkpoints/word-pieces"],)
-    expanded = steps["expanded/toy/doct5query"]
-    assert expanded.reads == (file, data / "toy" / "corpus.jsonl")
-    assert steps["indexes/toy/doct5query"].needs == (expanded,)
-    assert "--bm25" in steps["indexes/toy/doct5query"].arguments
-
-
 def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
     """small-real measured 810 dimensions a document, with three buckets and 8 winners of each token."""
     small = Weights(checkpoint="x", stem="x", architecture="uhd", settings={"k": 8, "layers": [2, 3, 4]})
@@ -209,24 +174,6 @@ def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
         sizes[name] = steps[f"vectors/toy/{slug(name)}"].disk_bytes
     k = load_recipe("small-uhd").settings["k"]
     assert sizes["UHD"] / sizes["k=2"] == pytest.approx(k / 2, rel=0.05)
-
-
-def test_a_row_is_searched_with_pisa(data: Path) -> None:
-    steps = by_name(plan_of(data, {"splade": RecipeRow(recipe="small-splade", backend="pisa")}))
-    costs = next(step for step in steps.values() if step.kind == "costs")
-    for step in (steps["runs/toy/test/splade.txt"], costs):
-        assert step.arguments[step.arguments.index("--backend") + 1] == "pisa"
-    assert "--vectors" in costs.arguments
-    assert not any(step.kind == "index" for step in steps.values())
-
-
-def test_rows_are_chosen_by_a_pattern(data: Path) -> None:
-    rows = {name: BM25Row(bm25="text") for name in ("BM25", "BM25, tuned", "other")}
-    plan = make_plan(Matrix(title="", rows=rows, columns={"toy": Column(collection=str(data / "toy"), split="test")}),
-                     "m", data, rows=["BM25*"])  # fmt: skip
-    assert [cell.row for cell in plan.cells] == ["BM25", "BM25, tuned"]
-    with pytest.raises(LearnedSparseError, match=r"--row SpaDE \*: not in this matrix"):
-        make_plan(plan.matrix, "m", data, rows=["SpaDE *"])
 
 
 def test_bm25_with_other_parameters_searches_the_same_index(data: Path) -> None:
@@ -272,16 +219,6 @@ def test_a_row_re_ranks_the_run_of_another(data: Path) -> None:
     best = steps["runs/toy/test/best.txt"]
     assert best.needs == (step, steps["reranked/toy/test/cross"])
     assert f"--measure MRR@10 --run {cells['spade'].run} {cells['cross'].run} {data}/toy/run.txt" in best.command
-
-
-def test_seeds_of_a_re_ranked_row_are_those_of_its_runs(data: Path) -> None:
-    rows = {
-        "splade": RecipeRow(recipe="small-splade", seeds=(1, 2)),
-        "cross": CrossEncoderRow(cross_encoder="a/b", rerank="splade", depth=3),
-    }
-    plan = plan_of(data, rows)
-    assert [(cell.row, cell.seed) for cell in plan.cells[2:]] == [("cross", 1), ("cross", 2)]
-    assert "splade-seed-2.txt" in by_name(plan)["reranked/toy/test/cross-seed-2"].command
 
 
 def test_a_sample_holds_the_top_of_bm25(data: Path) -> None:
@@ -331,6 +268,7 @@ def test_rows_and_columns_can_be_chosen(data: Path) -> None:
     )
     plan = make_plan(matrix, "m", data, rows=["BM25"], columns=["other"])
     assert [(cell.row, cell.column) for cell in plan.cells] == [("BM25", "other")]
+    assert [cell.row for cell in make_plan(matrix, "m", data, rows=["BM*"], columns=["toy"]).cells] == ["BM25"]
     with pytest.raises(LearnedSparseError, match="--row BM24: not in this matrix; did you mean 'BM25'"):
         make_plan(matrix, "m", data, rows=["BM24"])
     columns["gone"] = Column(collection=str(data / "gone"), split="test")
@@ -427,3 +365,74 @@ def test_arguments_without_effect_are_not_in_the_key(data: Path) -> None:
 def test_settings_are_read_back(value: object) -> None:
     (_, word) = set_words({"key": value})
     assert parse_changes([word]) == {"key": value}
+
+
+def test_predicted_queries_of_a_row_reach_training_and_encoding(data: Path) -> None:
+    rows = {
+        "expanded": RecipeRow(recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl")),
+        "plain": RecipeRow(recipe="small-spade"),
+        "k=2": OtherModelRow(model="expanded", encode={"k": 2}),
+        "re-ranked": OtherModelRow(model="expanded", rerank="plain", depth=5),
+        "queries": RecipeRow(
+            recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl"), expansion="queries"
+        ),
+        "texts alone": OtherModelRow(model="expanded", expansion="none"),
+    }
+    other = Column(collection=str(data / "other"), split="test")
+    columns = {"other": other, "pool": dataclasses.replace(other, pool=2)}
+    plan = plan_of(data, rows, columns=columns)
+    steps = by_name(plan)
+    predicted = data / "other" / "predicted.jsonl"
+    for name in ("other", "other-test-pool-2"):  # a pool has new terms of its own documents
+        terms = steps[f"expanded/{name}/new-terms"]
+        assert terms.arguments[terms.arguments.index("--expanded") + 1] == str(predicted)
+        assert predicted in terms.reads
+        reranked = [step for step in plan.steps if step.module == "eval.rerank" and f"/{name}/" in str(step.writes[0])]
+        for step in (steps[f"vectors/{name}/expanded"], steps[f"vectors/{name}/k-2"], *reranked):
+            assert step.arguments[step.arguments.index("--expanded") + 1] == str(terms.writes[0])
+            assert terms in step.needs
+        assert len(reranked) == 1
+    encoded = steps["vectors/other/queries"]
+    assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
+    assert predicted in encoded.reads
+    trained, terms = steps["checkpoints/expanded"], steps["expanded/toy/new-terms"]
+    assert f"data.0.expanded={terms.writes[0]}" in trained.arguments
+    assert terms in trained.needs
+    assert data / "toy" / "predicted.jsonl" in terms.reads
+    assert data / "toy" / "predicted.jsonl" in steps["checkpoints/queries"].reads
+    for name in ("checkpoints/plain", "vectors/other/plain", "vectors/other/texts-alone"):
+        assert not any(
+            "expanded" in word for word in steps[name].arguments if word != str(steps["checkpoints/expanded"].writes[0])
+        )
+
+
+def test_a_row_joins_its_model_with_bm25(data: Path) -> None:
+    rows = {
+        "splade": RecipeRow(recipe="small-splade", changes=("validation=null",)),
+        "both": OtherModelRow(model="splade", options=("--with", "bm25", "--bits", "4"), queries={"hybrid_alpha": 0.3}),
+        "pruned": OtherModelRow(
+            model="splade", options=("--with", "bm25", "--bits", "4"), prune=("--top-dimensions", "9")
+        ),
+        "fused": FusionRow(fusion=("splade", "both")),
+    }
+    steps = by_name(plan_of(data, rows, training=Training(data=(f"{data}/toy:train",))))
+    vectors = str(home() / "vectors" / "toy" / "both")
+    both = ("--collection", f"{data}/toy", "--checkpoint", str(home() / "checkpoints" / "splade"))
+    assert steps["vectors/toy/both"].arguments == (*both, "--with", "bm25", "--bits", "4", "--model", "both")
+    queries = steps["queries/toy/test/both"]  # BM25's part of them is described by the documents
+    assert queries.arguments[: len(both)] == both
+    assert queries.arguments[len(both) :][:4] == ("--set", "hybrid_alpha=0.3", "--with", vectors)
+    assert steps["vectors/toy/both"] in queries.needs
+    assert steps["runs/toy/test/both.txt"].arguments[2:4] == ("--set", "hybrid_alpha=0.3")
+
+    pruned = steps["vectors/toy/pruned-pruned"]
+    source, target = (str(home() / "vectors" / "toy" / name) for name in ("pruned", "pruned-pruned"))
+    assert pruned.arguments == ("prune", "--vectors", source, "--top-dimensions", "9", "--output", target)
+    assert steps["queries/toy/test/pruned"].arguments[len(both) :][:2] == ("--with", target)
+    assert steps["indexes/toy/pruned-pruned"].needs == (pruned,)
+
+    fused = steps["runs/toy/test/fused.txt"]
+    runs = [str(home() / "runs" / "toy" / "test" / f"{name}.txt") for name in ("splade", "both")]
+    assert fused.arguments[:7] == ("fusion", "--method", "rrf", "--depth", "1000", "--k", "1000")
+    assert fused.arguments[7:] == ("--runs", *runs, "--output", str(fused.writes[0]))
+    assert fused.needs == (steps["runs/toy/test/splade.txt"], steps["runs/toy/test/both.txt"])

@@ -65,8 +65,6 @@ def test_a_pool_holds_relevant_and_retrieved_documents(collection: Path, tmp_pat
     run = tmp_path / "run.txt"
     write_run(run, {"q1": [("d2", 2.0), ("d3", 1.0)]}, "x")
     words = ["--collection", str(collection), "--split", "test", "--run", str(run), "--depth", "1"]
-    with pytest.raises(LearnedSparseError, match="sample --run FILE --depth N"):
-        main(["pool", *words])  # the earlier spelling
     assert main(["sample", *words, "--output", str(tmp_path / "pool")]) == 0
     pool = load_collection(tmp_path / "pool")
     assert {query.id for query in pool.queries("test")} == {"q1", "q2"}

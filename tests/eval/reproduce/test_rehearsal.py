@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,13 +12,11 @@ import yaml
 from encoders.training import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
-from eval.reproduce.matrix import CrossEncoderRow, Matrix, ModelRow, RecipeRow, SystemRow
-from eval.reproduce.matrix_file import known_matrices, load_matrix
+from eval.reproduce.matrix import known_matrices, load_matrix
 from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
 from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.files import write_json
-from tests.reliability.commands import Result, Run, Server
 from tests.reliability.scale import FULL
 
 COLUMNS = {
@@ -34,27 +29,23 @@ COLUMNS = {
     "trec-car": (),
 }
 """Columns of each matrix that stand for all; empty: all."""
-SIMILAR = {
-    "beir": {"SparTerm", "SpaDE k=10", "UHD-BERT", "DeepCT"},
-    "msmarco-doc": {"SparTerm literal-only", "uniCOIL with docT5query", "BM25, tuned", "docT5query, tuned"},
-    "msmarco-passage": {
-        "SparTerm weights of queries apart", "SparTerm term frequencies of queries", "ST exp-FLOPS", "SPLADE-l1",
-        "SPLADE-max", "SpaDE k=5", "SpaDE expansion only", "SpaDE no docT5query", "SpaDE gamma=0.9", "UHD-BERT k=400",
-        "UHD-BERT k=200", "UHD-BERT one bucket", "UHD-BERT one bucket, binarised", "SpaDE no pruning",
-        "BM25 word pieces", "DeepImpact",
-        "docT5query", "SparTerm expansion-enhanced", "SpaDE k=10", "uniCOIL",  # these as in msmarco-doc
-        "SPLADE-doc",  # as in beir
-        "SPLADE without regulariser", "SPLADE-FLOPS, strong regularisation, published weights",
-        "UHD-BERT one bucket, k=40",
-        *(f"{row} on PISA" for row in ("SpaDE k=10", "SpaDE no pruning", "SPLADE-max", "SPLADE-doc", "DeepImpact")),
-        "uniCOIL on PISA",  # as TILDEv2's
-    },
-    "small-real": {
-        "SpaDE expansion only", "SPLADE max FLOPS 1e-2", "SparTerm", "SparTerm literal-only", "SpaDE weighting only",
-        "ST lexical-only", "UHD binarised", "SpaDE k=10", "splade-tiny",
-    },
+ROWS: dict[str, list[str]] = {
+    "beir": ["BM25", "docT5query", "SPLADE", "SPLADE-doc", "splade-tiny"],
+    "msmarco-doc": [
+        "BM25", "docT5query", "BM25 MaxP", "SparTerm expansion-enhanced", "SpaDE k=5", "SpaDE k=5 with docT5query",
+        "uniCOIL", "HDCT MaxP", "HDCT sum", "HDCT decay",
+    ],
+    "msmarco-passage": [
+        "BM25", "BM25, tuned", "SparTerm literal-only", "SparTerm expansion-only", "ST lexical-only", "ST exp-l1",
+        "SPLADE-FLOPS", "SPLADE-FLOPS, published weights", "SPLADE distilled", "SpaDE distilled", "splade-tiny",
+        "SpaDE weighting only", "SpaDE joint", "SpaDE no co-training", "TILDEv2 on PISA",
+        "BM25, tuned, MiniLM on its top 10", "UHD-BERT all of a query", "UHD-BERT query k=400", "UHD-BERT binarised",
+        "UHD-BERT joint", "UHD-BERT separate, tuned", "UHD-BERT separate", "UHD-BERT layer 2 alone",
+        "UHD-BERT ideal layer of each query", "TILDEv2", "DeepCT",
+    ],
+    "small-real": ["BM25", "BM25 word pieces", "SPLADE", "UHD", "UHD query k=16", "SPLADE max", "SPLADE max l1 1e-3"],
 }  # fmt: skip
-"""Rows that differ in one setting, or in the data, from one that stays in this matrix or in another."""
+"""Rows that stand for all: the others differ in one setting, or in the data, from a row here. Absent: all."""
 
 
 @pytest.mark.jvm
@@ -63,7 +54,7 @@ SIMILAR = {
 def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Slow: trains, encodes, indexes and searches many models. `make test-rehearsals` takes all rows and columns."""
     columns = ["--column", *COLUMNS[name]] if COLUMNS[name] and not FULL else []
-    rows = [] if FULL or name in ("demo", "trec-car") else rows_in_ci(name)
+    rows = [] if FULL else ROWS.get(name, [])
     status = reproduce.main(["--matrix", name, "--rehearse", *columns, *(["--row", *rows] if rows else [])])
     output = capsys.readouterr().out
     assert status == 0, output
@@ -84,68 +75,12 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
     assert (folder / "index.html").is_file()
 
 
-def rows_in_ci(name: str) -> list[str]:
-    """One row of each kind, without those that are similar to another."""
-    kinds = one_of_each_kind(load_matrix(name, Path("data")))
-    assert set(kinds) >= SIMILAR.get(name, set())
-    return [row for row in kinds if row not in SIMILAR.get(name, ())]
-
-
-def one_of_each_kind(matrix: Matrix) -> list[str]:
-    """Of the rows that differ only in numbers (lambdas, k, gamma), whether set or not, the first one."""
-    kinds: dict[str, str] = {}
-    for name, row in matrix.rows.items():
-        if isinstance(row, SystemRow):
-            settings = dataclasses.replace(row, expected={}, note="", curve=None)
-            if isinstance(settings, RecipeRow):
-                changes = [change for change in settings.changes if not re.search(r"=\[?[-.\de, ]+\]?$", change)]
-                settings = dataclasses.replace(settings, changes=tuple(changes))
-            if isinstance(settings, ModelRow | CrossEncoderRow) and settings.rerank:
-                settings = dataclasses.replace(settings, rerank="another row")
-            kinds.setdefault(re.sub(r"-?k?\d+(\.\d+)?(e-?\d+)?", "", repr(settings)), name)
-    return list(kinds.values())
-
-
 def test_every_matrix_is_rehearsed() -> None:
     assert sorted(COLUMNS) == known_matrices()
     for name, columns in COLUMNS.items():
-        assert set(columns) <= load_matrix(name, Path("data")).columns.keys()
-
-
-@pytest.mark.jvm
-@pytest.mark.slow
-def test_a_rehearsal_killed_at_each_step_ends_with_the_same_table(server: Server, tmp_path: Path) -> None:
-    """Slow: a run for every second step (`make test-rehearsals`: for each), killed at its first to fourth operation."""
-    words = ("--matrix", "demo", "--rehearse", "--row", "BM25", "splade")
-    environment = {"LEARNED_SPARSE_HOME": "home"}
-    made = {name: tmp_path / name / "home" / "rehearsals" / "demo" for name in ("whole", "killed")}
-
-    def rehearse(name: str, **kill: Any) -> Result:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        run = Run(module="eval.reproduce", arguments=words, folder=folder, environment=environment, **kill)
-        return server.run(run)[0]
-
-    def table(folder: Path) -> list[tuple[Any, ...]]:
-        cells = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))["cells"]
-        costs = ("FLOPS", "terms/document", "terms/query")
-        keys = ("row", "status", "scores", "p")
-        return [(*map(cell.get, keys), *map((cell["costs"] or {}).get, costs)) for cell in cells]
-
-    whole = rehearse("whole")
-    assert whole.status == 0, whole.output
-    markers = sorted((made["whole"] / "reproduce" / "steps").rglob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-    assert len(markers) > 10
-    for number, marker in list(enumerate(markers))[:: 1 if FULL else 2]:
-        step = marker.relative_to(made["whole"] / "reproduce" / "steps").with_suffix("").as_posix()
-        killed = rehearse("killed", signal=signal.SIGKILL, target="group", at=f"{step}.log", event=1 + number // 2 % 4)
-        assert killed.status == -signal.SIGKILL, f"{step}: {killed.output}"
-        begun = made["killed"] / "reproduce" / "logs" / f"{step}.log"
-        assert begun.is_file() == (number // 2 % 4 > 0), step
-        done = {file.name for file in (made["killed"] / "reproduce" / "steps").rglob("*.json")}
-        assert done >= {before.name for before in markers[:number]}
-    assert rehearse("killed").status == 0
-    assert table(made["killed"]) == table(made["whole"])
+        matrix = load_matrix(name, Path("data"))
+        assert set(columns) <= matrix.columns.keys()
+        assert set(ROWS.get(name, ())) <= matrix.rows.keys()
 
 
 def test_made_up_collections_have_the_splits_measures_and_sizes_of_the_real_ones(tmp_path: Path) -> None:

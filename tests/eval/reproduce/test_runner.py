@@ -183,15 +183,6 @@ def test_a_missing_input_fails_only_steps_that_read_it() -> None:
     assert status_of([reader]) == ("failed", "nowhere.txt: no such file or folder")
 
 
-def test_an_interruption_leaves_no_record() -> None:
-    def interrupted(_: Step) -> str | None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run([step("first")], interrupted)
-    assert record_of(step("first")) is None
-
-
 def test_steps_run_in_parallel_except_costs() -> None:
     barrier, running = threading.Barrier(2), set[str]()
     running_counts: list[int] = []

@@ -11,13 +11,21 @@ import yaml
 
 from encoders.checkpoints.notes import FORMAT, CheckpointNotes, write_notes
 from encoders.training import load_recipe, to_mapping
-from eval.reproduce import matrix_file
-from eval.reproduce.matrix import Column, RecipeRow, Training, columns_of_average, seeds_of, slug
-from eval.reproduce.matrix_file import MATRICES, known_matrices
+from eval.reproduce import matrix as matrices
+from eval.reproduce.matrix import (
+    MATRICES,
+    Column,
+    RecipeRow,
+    Training,
+    columns_of_average,
+    known_matrices,
+    seeds_of,
+    slug,
+)
 from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.core.errors import LearnedSparseError
 
-load_matrix: Any = matrix_file.load_matrix  # each test knows the kinds of its rows
+load_matrix: Any = matrices.load_matrix  # each test knows the kinds of its rows
 PYDOC = {"collection": "pydoc", "split": "test"}
 
 
@@ -106,15 +114,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [  # what is wrong, and a part of t
     ({"rows": {"a": {"note": "nothing"}}}, "rows: a: .*bm25, recipe, .*none"),
     ({"rows": {"a": {"bm25": "text", "run": "x"}}}, "rows: a: .*bm25 and run"),
     ({"rows": {"a": {"bm25": "text", "seeds": [1]}}}, "rows: a: unknown key 'seeds'"),
-    ({"rows": {"a": {"run": "x", "encode": {"k": 1}}}}, "rows: a: unknown key 'encode'"),
-    ({"rows": {"a": {"recipe": "demo-splade", "k1": 1}}}, "rows: a: unknown key 'k1'"),
     ({"rows": {"a": {"published": "x"}}}, "rows: a: 'scores' is missing"),
     ({"rows": {"a": {"bm25": "text", "tolerance": -1}}}, "rows: a: tolerance -1"),
     ({"rows": {"a": {"bm25": "expanded"}}}, "rows: a: .*'expanded: FILE'"),
     ({"rows": {"a": {"bm25": "text", "options": ["--bits", "4"]}}}, "rows: a: 'options'"),
     ({"rows": {"a": {"bm25": "text", "b": 1.5}}}, "rows: a: .*b 1.5"),
     ({"rows": rows(a={"best_of": ["BM25"], "best_by": "MRR@10"})}, "rows: a: best_of"),
-    ({"rows": rows(a={"best_of": ["BM25", "SPLADE"], "best_by": "MRR@ten"})}, "rows: a: measure 'MRR@ten'"),
     ({"rows": rows(a={"model": "SPLADE", "expansion": "queries"})}, "rows: a: 'expansion' needs 'expanded: FILE'"),
     ({"rows": rows(a={"model": "SPLADE", "expanded": "x", "expansion": "none"})}, "'expansion: none' excludes it"),
     ({"rows": rows(a={"model": "SPLADE", "depth": 9})}, "rows: a: 'rerank: ROW' and 'depth"),
@@ -129,19 +134,15 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [  # what is wrong, and a part of t
     ({"rows": {"a": {"recipe": "demo-splad"}}}, "rows: a: .*did you mean 'demo-splade'"),
     ({"rows": rows(a={"model": "SPLADEE"})}, "rows: a: model: .*'SPLADE'"),
     ({"rows": rows(a={"model": "SPLADE again"})}, "rows: a: model: "),
-    ({"rows": rows(a={"model": "SPLADE", "rerank": "BM25", "depth": 9, "prune": ["--x"]})}, "rows: a: .*'prune'"),
-    ({"rows": rows(a={"model": "SPLADE", "rerank": "BM24", "depth": 9})}, "rows: a: .*'BM25'"),
     ({"rows": rows(a={"model": "SPLADE", "rerank": "Frozen", "depth": 9})}, "rows: a: no row 'Frozen'"),
     ({"rows": rows(a={"fusion": ["BM25"]})}, "rows: a: fusion: name two or more rows"),
     ({"rows": rows(a={"fusion": ["BM25", "Frozen"]})}, "rows: a: no row 'Frozen'"),
-    ({"rows": rows(a={"best_of": ["BM25", "Frozen"], "best_by": "MRR@10"})}, "rows: a: no row 'Frozen'"),
     ({"baseline": "BM-25"}, "baseline: .*did you mean 'BM25'"),
     ({"baseline": "Frozen", "rows": rows()}, "baseline: no row 'Frozen' that is run"),
     ({"averages": {"mean": ["pydoc", "pydok"]}}, "averages: mean: .*'pydok'"),
     ({"averages": {"pydoc": ["pydoc", "pydok"]}}, "averages: pydoc: "),
     ({"rows": rows(a={"bm25": "text", "expected": {"pydok": {"MRR@10": 1}}})}, "rows: a: .*'pydok'"),
     ({"rows": rows(a={"bm25": "text", "expected": {"pydoc": {"FLOPS": 1}}})}, "rows: a: .*'FLOPS'"),
-    ({"rows": rows(a={"published": "x", "scores": {"pydoc": {"ms/query": 1}}})}, "rows: a: .*'ms/query'"),
     # what cannot be measured
     ({"hits": 50}, "columns: pydoc: R@100 looks at 100 results, a run has 50"),
     ({"hits": 100, "columns": {"a": PYDOC | {"measures": ["MAP"]}}}, "columns: a: MAP looks at whole runs, .* has 100"),
@@ -265,27 +266,12 @@ def test_splits_with_queries_in_common_count_as_one(tmp_path: Path) -> None:
     load_matrix(saved(tmp_path, rows={"A": {"recipe": "splade-flops"}}, columns={"dev": dev}))
 
 
-def test_published_scores_are_expected_of_a_published_model(tmp_path: Path, tmp_home: Path) -> None:
-    beir = load_matrix("beir", tmp_path)
-    assert beir.rows["splade-tiny"].checkpoint == "rasyosef/splade-tiny"
-    assert beir.rows["splade-tiny"].expected == {"BEIR-13": {"nDCG@10": 0.406}}
-    dev = {"collection": "msmarco-v1-passage", "split": "dev"}
-    models = {
-        "by name": {"checkpoint": "splade-v3"},
-        "by Hub id": {"checkpoint": "naver/splade-v3"},
-        "its own": {"checkpoint": "splade-v3", "expected": {"dev": {"MRR@10": 0.3999}}},
-        "changed": {"checkpoint": "splade-v3", "encode": {"pooling": "sum"}},
-    }
-    file = saved(tmp_path, rows=models, columns={"dev": dev, "pooled": {**dev, "pool": 100}})
-    assert {name: row.expected for name, row in load_matrix(file, tmp_path).rows.items()} == {
-        "by name": {"dev": {"MRR@10": 0.402}},
-        "by Hub id": {"dev": {"MRR@10": 0.402}},
-        "its own": {"dev": {"MRR@10": 0.3999}},
-        "changed": {},
-    }
+def test_checkpoints_are_named_as_in_commands(tmp_path: Path, tmp_home: Path) -> None:
+    file = saved(tmp_path, rows={"by name": {"checkpoint": "splade-v3"}})
+    assert load_matrix(file, tmp_path).rows["by name"].checkpoint == "naver/splade-v3"
     (tmp_home / "checkpoints" / "splade-v3").mkdir(parents=True)  # trained here, under the same name
     row = load_matrix(file, tmp_path).rows["by name"]
-    assert (row.checkpoint, row.expected) == (str(tmp_home / "checkpoints" / "splade-v3"), {})
+    assert row.checkpoint == str(tmp_home / "checkpoints" / "splade-v3")
 
 
 def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,627 @@
+"""``python -m eval.dimensions``: which dimensions an index spends its postings on, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from encoders.checkpoints.hub import locate
+from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
+from eval.costs import TermCounts, count_documents, count_queries, expected_flops
+from eval.runs import Judged, add_collection_options, load_judged, load_pieces, share, tokenizer_folder
+from eval.tables import Cell, Column, Section, format_sections, matplotlib_style, set_scale, svg
+from learned_sparse.collections.collection import filed_under
+from learned_sparse.collections.trec import Run, read_run
+from learned_sparse.core.encoder import encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError, not_found, progress_bar, run_main
+from learned_sparse.core.files import atomic_write, index_folder, queries_folder, vectors_folder, write_json
+from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, versions
+from learned_sparse.jsonvector.queries import ENCODED, read_topics
+from learned_sparse.jsonvector.reader import frequent_terms, numbered_lines, read_vectors, vector_files
+from learned_sparse.search.query_encoder import find_checkpoint
+
+_LENGTHS = 100_000  # about as many documents, evenly spaced, have their tokens counted
+EPILOG = """\
+A dimension is a term of the index: a word piece, or a latent dimension such as b12d61183 (UHD-BERT). INDEX is a Lucene
+index, or the output of learned_sparse.encode, which also has the number of terms of each document and their texts.
+With --run, the score of each hit is divided into contributions of literal terms and of expansion terms. SPLADE's paper
+(section 3.2) drops 20 terms of a document and adds 32 at FLOPS 0.73, and drops 34 and adds 5 at FLOPS 0.05 (--expansion
+10000). --texts is for UHD-BERT's Figure 6 and Table 7, --output for Figure 5, --values for Figure 3.
+
+examples:
+  python -m eval.dimensions INDEX
+  python -m eval.dimensions --model splade --collection scifact --split test --run RUN
+  python -m eval.dimensions VECTORS --queries QUERIES --texts --dimension b12d61183 --output DIR
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Count, and print tables or JSON; write them with a chart if --output is given."""
+    options = _parser().parse_args(argv)
+    paths, queries_path = _paths(options)
+    documents = read_counts(paths, options.sample)
+    queries = count_queries(queries_path) if queries_path else None
+    kinds = {"documents": documents} | ({"queries": queries} if queries else {})
+    sections = [
+        usage_section(kinds),
+        lengths_of_texts(kinds),
+        cuts_section(documents, queries),
+        stop_section(documents, queries, options.stop_share, None if options.json else options.top),
+        *_text_sections(options, paths, queries_path, documents),
+    ]
+    name = options.model or paths[0].name
+    title = f"{name}: {documents.texts:,} documents, {documents.postings:,} postings"
+    title += f"; expected FLOPS {expected_flops(documents, queries):.4f}" if queries else ""
+    content = _as_json(title, paths, sections)
+    if options.json:
+        print(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        print(format_sections(title, sections, markdown=options.markdown))
+    if options.output:
+        write_json(options.output / "dimensions.json", content)
+        texts = {"dimensions.md": format_sections(title, sections, markdown=True), "frequency.svg": chart(kinds)}
+        for file_name, text in texts.items():
+            with atomic_write(options.output / file_name) as file:
+                file.write(f"{text.rstrip()}\n".encode())
+    return 0
+
+
+def _as_json(title: str, paths: Sequence[Path], sections: Sequence[Section]) -> dict[str, Any]:
+    tables = [
+        {
+            "title": section.title,
+            "remarks": list(section.remarks),
+            "columns": [column.heading if isinstance(column, Column) else column for column in section.columns],
+            "rows": [list(row) for row in section.rows],
+        }
+        for section in sections
+    ]
+    return {"title": title, "index": list(map(str, paths)), "tables": tables, "versions": versions()}
+
+
+def _paths(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
+    """Paths of the documents, and of the encoded queries if any are given or implied."""
+    if not options.index and not (options.model and options.collection):
+        raise LearnedSparseError("no index: give INDEX, or --model and --collection")
+    name = filed_under(options.collection) if options.collection else ""
+    with_texts = options.texts or options.expansion or options.values
+    paths = options.index or [(vectors_folder if with_texts else index_folder)(name, options.model)]
+    if missing := [path for path in paths if not path.exists()]:
+        raise not_found(missing[0], "index", "make it with learned_sparse.index, or give another")
+    queries = options.queries
+    if queries is None and options.model and options.collection and options.split:
+        queries = queries_folder(name, options.split, options.model)
+    if options.run and not (queries and options.collection):
+        raise LearnedSparseError(
+            "--run needs the texts and the encoded queries: give --collection and --split, and --queries (or --model)"
+        )
+    return paths, queries
+
+
+def _text_sections(
+    options: argparse.Namespace, paths: list[Path], queries: Path | None, documents: TermCounts
+) -> list[Section]:
+    """What options ask for beyond counts: --expansion, --texts, --values and --run."""
+    manifest, sections = _manifest(paths[0]), []
+    if options.expansion or options.texts or options.values:
+        if manifest is None or not (paths[0] / MANIFEST).is_file():
+            raise LearnedSparseError(f"{paths[0]}: no texts in it; give what learned_sparse.encode wrote")
+        checkpoint = options.tokenizer or find_checkpoint(manifest, paths[0])
+        files = [file for path in paths for file in vector_files(path)]
+        if options.expansion:
+            step = max(1, documents.texts // options.expansion)
+            chosen = itertools.islice(read_encoded(files), 0, step * options.expansion, step)
+            chosen = progress_bar(chosen, "comparing with texts", "documents", min(options.expansion, documents.texts))
+            sections.append(expansion_section(chosen, checkpoint))
+        if options.texts:
+            step = max(1, documents.texts // _LENGTHS)
+            sampled = itertools.islice(read_encoded(files), 0, None, step)
+            sampled = progress_bar(sampled, "measuring lengths", "documents", -(-documents.texts // step))
+            sections.append(lengths_section("documents", sampled, manifest, checkpoint))
+            if queries is not None:
+                encoded = list(read_encoded([queries / ENCODED]))
+                sections.append(lengths_section("queries", encoded, Manifest.load(queries), checkpoint))
+                sections.append(words_section(encoded, options.at_least, options.top, options.dimension))
+        if options.values:
+            sections.append(values_section(files, options.values, manifest, checkpoint))
+    if options.run and queries is not None:
+        if manifest is None and not options.tokenizer:
+            raise LearnedSparseError(f"{paths[0]}: does not record its tokenizer; give --tokenizer")
+        if manifest is not None and manifest.scoring != "impact":
+            raise LearnedSparseError(f"{paths[0]}: scored by BM25, not by dot products; omit --run")
+        tokenizer = options.tokenizer or (find_checkpoint(manifest, paths[0]) if manifest else "")
+        run, judged = read_run(options.run), load_judged(options)
+        sections.append(scores_section(run, read_topics(queries), judged, paths, documents, tokenizer, options.hits))
+    return sections
+
+
+def _manifest(path: Path) -> Manifest | None:
+    """Manifest of the vectors; None for vectors made by other tools, and for an index of plain text."""
+    if (path / MANIFEST).is_file():
+        return Manifest.load(path)
+    if not (path / INDEX_MANIFEST).is_file():
+        return None
+    return next(iter(IndexNote.load(path).manifests), None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CommandParser(
+        prog="python -m eval.dimensions",
+        description="Show which dimensions an index spends its postings on, and what they mean.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add("index", nargs="*", type=Path, metavar="INDEX", help="Lucene index, or encoded documents (several shards)")
+    add("--model", metavar="NAME", help="model whose index of --collection is in the home folder")
+    add_collection_options(parser)
+    add("--queries", type=Path, metavar="DIR", help="encoded queries (default: by --model, --collection and --split)")
+    add("--run", type=Path, metavar="FILE", help="TREC run of these queries, whose scores are divided")
+    add("--hits", type=positive, default=10, metavar="N", help="best hits per query of --run (default: %(default)s)")
+    add("--expansion", type=positive, metavar="N", help="count terms dropped from N documents and added (SPLADE, 3.2)")
+    add("--texts", action="store_true", help="dimensions by length of the text, and words of queries that activate one")
+    add("--at-least", type=positive, default=5, metavar="N", help="minimum number of queries of a word: %(default)s")
+    add("--dimension", action="append", default=[], metavar="NAME", help="with --texts: words of this one; repeatable")
+    add("--values", type=positive, metavar="N", help="histogram of the weights of N documents (UHD-BERT, Figure 3)")
+    add("--tokenizer", metavar="DIR|HUB_ID", help="present location of the model or its tokenizer (default: recorded)")
+    add("--stop-share", type=share, default=0.1, metavar="X", help="stop-dimensions are in more documents: %(default)s")
+    add("--sample", type=positive, default=1000, metavar="N", help="documents of a Lucene index to sample: %(default)s")
+    add("--top", type=positive, default=20, metavar="N", help="rows of the long tables (default: %(default)s)")
+    add("--markdown", action="store_true", help="print a Markdown page")
+    add("--json", action="store_true", help="print everything as JSON, with all stop-dimensions")
+    add("--output", type=Path, metavar="DIR", help="also write dimensions.md, dimensions.json and frequency.svg there")
+    parser.set_defaults(measures=None)  # load_judged reads it
+    return parser
+
+
+SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+"""Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
+_CHART_RANKS = 120  # points of each line of the frequency chart
+
+
+def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
+    """Count one Lucene index, or encoded folders or files (several shards).
+
+    The lengths of an index are those of ``sample`` documents, because Lucene stores terms by posting list.
+    """
+    if not is_index(paths[0]):
+        return count_documents(*paths)
+    from learned_sparse.lucene.reader import every_document_frequency, read_contents, sampled_documents
+
+    index = only_index(paths)
+    frequencies = every_document_frequency(index)
+    frequencies.pop(EMPTY_TERM, None)
+    lengths = [len(terms) - (EMPTY_TERM in terms) for terms in sampled_documents(index, sample)]
+    documents, postings = read_contents(index).documents, sum(frequencies.values())
+    return TermCounts(frequencies, documents, postings, np.array(lengths, np.int32))
+
+
+def usage_section(kinds: Mapping[str, TermCounts]) -> Section:
+    """Number of dimensions in use: all, those in one text only, and the most frequent with half of all postings."""
+    columns = [
+        *map(Column, ("texts", "number")), Column("active per text", 1),
+        *map(Column, ("dimensions in use", "in one text only", "with half of all postings")),
+    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for kind, counts in kinds.items():
+        frequencies = _descending(counts)
+        half = int(np.searchsorted(np.cumsum(frequencies), counts.postings / 2) + 1) if len(frequencies) else 0
+        once = int(np.count_nonzero(frequencies == 1))
+        rows.append([kind, counts.texts, counts.postings / max(1, counts.texts), len(frequencies), once, half])
+    remarks = []
+    if "queries" in kinds:
+        unqueried = kinds["documents"].document_frequency.keys() - kinds["queries"].document_frequency.keys()
+        remarks.append(f"{len(unqueried):,} dimensions are active in documents only.")
+    return Section("Dimensions in use", remarks, columns, rows)
+
+
+def lengths_of_texts(kinds: Mapping[str, TermCounts]) -> Section:
+    """Mean and quantiles (interpolated as NumPy does) of the number of dimensions of a text."""
+    quantiles = {
+        "minimum": 0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "maximum": 1,
+    }  # fmt: skip
+    columns = [Column("texts"), *(Column(heading, 1) for heading in ("mean", *quantiles)), Column("empty")]
+    rows: list[list[Cell]] = []
+    for kind, counts in kinds.items():
+        lengths = counts.lengths
+        if not len(lengths):
+            raise LearnedSparseError("there are no vectors to measure")
+        found = np.quantile(lengths, list(quantiles.values())).tolist()
+        rows.append([kind, float(lengths.mean()), *found, int((lengths == 0).sum())])
+    sampled, documents = len(kinds["documents"].lengths), kinds["documents"].texts
+    remarks = [f"Of a sample of {sampled:,} of the {documents:,} documents."] if sampled < documents else []
+    return Section("Dimensions per text", remarks, columns, rows)
+
+
+def cuts_section(documents: TermCounts, queries: TermCounts | None) -> Section:
+    """What pruning would remove for each of ``SHARES``: dimensions, and their shares of postings and FLOPS."""
+    query_frequency = queries.document_frequency if queries else {}
+    frequencies = np.fromiter(documents.document_frequency.values(), np.int64)
+    products = frequencies * np.array([query_frequency.get(term, 0) for term in documents.document_frequency], np.int64)
+    postings, flops = int(frequencies.sum()), int(products.sum())
+    rows: list[list[Cell]] = []
+    for limit in SHARES:
+        stop = frequencies / max(1, documents.texts) > limit
+        of_flops = 100 * float(products[stop].sum() / flops) if flops else None
+        of_postings = 100 * float(frequencies[stop].sum() / postings) if postings else 0.0
+        rows.append([f"{limit:.0%}", int(np.count_nonzero(stop)), of_postings, of_flops])
+    columns = [
+        *map(Column, ("in more than", "dimensions")), Column("% of the postings", 1), Column("% of the FLOPS", 1)
+    ]  # fmt: skip
+    remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
+    return Section("Stop-dimensions by share", [remark], columns, rows)
+
+
+def stop_section(documents: TermCounts, queries: TermCounts | None, limit: float, top: int | None) -> Section:
+    """The ``top`` most frequent dimensions in more than a share of the documents (None: all), and FLOPS without them.
+
+    UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use were equally frequent: k_q k_d / n.
+    """
+    in_queries, texts = (queries.document_frequency, max(1, queries.texts)) if queries else ({}, 1)
+    stop = frequent_terms(documents.document_frequency, documents.texts, limit)
+    rows: list[list[Cell]] = [
+        [term, 100 * count / documents.texts, 100 * in_queries.get(term, 0) / texts if queries else None]
+        for term, count in list(stop.items())[:top]
+    ]
+    remarks = []
+    if queries:
+        flops = expected_flops(documents, queries)
+        removed = sum(count * in_queries.get(term, 0) for term, count in stop.items()) / (documents.texts * texts)
+        equal = documents.postings / documents.texts * queries.postings / texts / len(documents.document_frequency)
+        remarks.append(
+            f"Without them FLOPS would be {flops - removed:.4f} instead of {flops:.4f}. UHD-BERT's Eq. 9, k_q k_d / n, "
+            f"gives {equal:.4f}."
+        )
+    columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
+    title = f"Stop-dimensions: {len(stop):,} in more than {limit:.0%} of the documents"
+    return Section(title, remarks, columns, rows)
+
+
+def chart(kinds: Mapping[str, TermCounts]) -> str:
+    """Number of texts in which the dimension of each rank is active, as SVG: a line ``line-n`` for each kind.
+
+    The ranks shown are about equally spaced on a logarithmic axis.
+    """
+    with matplotlib_style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        panel = figure.subplots()
+        for number, (kind, counts) in enumerate(kinds.items()):
+            frequencies = _descending(counts)
+            ranks = np.geomspace(1, max(1, len(frequencies)), _CHART_RANKS).round().astype(int)
+            ranks = np.unique(ranks)[: len(frequencies)]
+            panel.plot(ranks, frequencies[ranks - 1], marker="o", markersize=3.5, label=kind, gid=f"line-{number}")
+        panel.set(xlabel="rank of the dimension", ylabel="texts in which it is active")
+        panel.set(title="Frequency of active dimensions")
+        for axis in ("x", "y"):
+            set_scale(panel, axis, logarithmic=True)
+        figure.legend(loc="outside lower center", ncols=len(kinds), frameon=False)
+        return svg(figure)
+
+
+def _descending(counts: TermCounts) -> npt.NDArray[np.int64]:
+    frequencies = np.fromiter(counts.document_frequency.values(), np.int64, len(counts.document_frequency))
+    return np.sort(frequencies)[::-1]
+
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+KINDS = {
+    (True, True): "literal in both texts",
+    (True, False): "literal in the query, expanded in the document",
+    (False, True): "literal in the document, expanded in the query",
+    (False, False): "expanded in both",
+}
+"""Kind of a matched term by whether it is a word piece of the whole query, and of the whole document.
+
+A document's expansion (docT5query) is not part of its text.
+"""
+MIN_LIFT = 2.0
+_WORD = re.compile(r"[^\W_]+")
+_BLOCK = 256  # words counted at a time
+_BATCH = 1024  # texts tokenised at a time
+_BINS = 20  # of the histogram of weights
+_WORDS_SHOWN = 10
+Encoded = tuple[str, Mapping[str, int]]
+"""A text and its ``{dimension: impact}``."""
+Vectors = Mapping[str, Mapping[str, int]]
+Pieces = Mapping[str, Set[str]]
+
+
+def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
+    """Text and vector of each line of ``files``, which ``learned_sparse.encode`` wrote.
+
+    Lines of documents and of ``queries.jsonl`` are alike.
+    """
+    for file in files:
+        if not file.is_file():
+            raise not_found(file, way_out="learned_sparse.encode writes it")
+        with contextlib.closing(numbered_lines(file)) as lines:
+            for number, line in lines:
+                try:
+                    content = orjson.loads(line)
+                    vector = {term: impact for term, impact in content["vector"].items() if term != EMPTY_TERM}
+                    yield str(content["contents"]), vector
+                except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+                    raise LearnedSparseError(
+                        f"{file}:{number}: not an encoded text ({error}); encode it again"
+                    ) from None
+
+
+def is_index(path: Path) -> bool:
+    """Whether ``path`` is a folder that Lucene wrote."""
+    return next(path.glob("segments_*"), None) is not None
+
+
+def only_index(paths: Sequence[Path]) -> Path:
+    """The single index of ``paths``."""
+    if len(paths) > 1:
+        raise LearnedSparseError(f"{paths[0]}: an index; give one index at a time")
+    return paths[0]
+
+
+def expansion_section(texts: Iterable[Encoded], tokenizer: str) -> Section:
+    """Dropped and added terms, as SPLADE's section 3.2 reports them: 20 dropped and 32 added terms per document for
+    the FLOPS of its Table 1, 34 and 5 for FLOPS 0.05, over 10,000 documents.
+
+    The paper does not say how it counts; distinct pieces of the whole text are our reading. ``tokenizer`` is as
+    ``load_pieces`` takes it.
+    """
+    spelling = {number: term for term, number in read_tokenizer(tokenizer_folder(tokenizer)).get_vocab().items()}
+    pieces, known = load_pieces(tokenizer), set(spelling.values())
+    documents = total_pieces = total_terms = kept = 0
+    for batch in _batches(texts):
+        for (_, vector), numbers in zip(batch, pieces([text for text, _ in batch]), strict=True):
+            words = {spelling[number] for number in numbers}
+            kept += len(words & vector.keys())
+            total_pieces, total_terms, documents = total_pieces + len(words), total_terms + len(vector), documents + 1
+            if not vector.keys() <= known:
+                raise LearnedSparseError(f"a dimension is no word piece of {tokenizer}; give the model's --tokenizer")
+    if not documents:
+        raise LearnedSparseError("there are no documents to count terms of")
+    columns = [Column(name, 1) for name in ("pieces of the text", "terms", "dropped", "added")]
+    remark = f"Means of {documents:,} documents; a term is dropped if it is a piece of the text and has no weight."
+    means = [number / documents for number in (total_pieces, total_terms, total_pieces - kept, total_terms - kept)]
+    return Section("Terms dropped and added", [remark], columns, [means])
+
+
+def scores_section(
+    run: Run, queries: Vectors, judged: Judged, paths: Sequence[Path], counts: TermCounts, tokenizer: str, depth: int
+) -> Section:
+    """Divide the scores of the ``depth`` best hits of each judged query; one pass over the collection."""
+    vocabulary = read_tokenizer(tokenizer_folder(tokenizer)).get_vocab()
+    if vocabulary.keys().isdisjoint(counts.document_frequency):
+        raise LearnedSparseError(
+            f"{paths[0]}: no dimension is a word piece of {tokenizer}, so none can be literal; give the model's "
+            "--tokenizer, or omit --run for latent dimensions"
+        )
+    if unknown := sorted(run.keys() & judged.queries.keys() - queries.keys()):
+        raise LearnedSparseError(f"query {unknown[0]!r} of the run is not among the encoded queries; encode its split")
+    hits = [(query, *hit) for query, of_query in run.items() if query in judged.queries for hit in of_query[:depth]]
+    ids = {document for _, document, _ in hits}
+    texts = {name: document.text for name, document in judged.documents(ids).items()} if ids else {}
+    spelling = {number: term for term, number in vocabulary.items()}
+    pieces = load_pieces(tokenizer)
+
+    def pieces_of(texts: Mapping[str, str]) -> dict[str, frozenset[str]]:
+        numbers = pieces(list(texts.values()))
+        return {name: frozenset(map(spelling.__getitem__, of)) for name, of in zip(texts, numbers, strict=True)}
+
+    in_query = pieces_of({query: judged.queries[query] for query, _, _ in hits})
+    rows = score_parts(hits, queries, _vectors_of(paths, ids), in_query, pieces_of(texts))
+    columns = [Column("matched terms"), Column("% of the score", 1), Column("terms per hit", 2)]
+    number = len({query for query, _, _ in hits})
+    remark = f"Mean over the {len(hits):,} best hits of {number:,} queries; literal: a word piece of the text."
+    return Section("Where scores come from", [remark], columns, rows)
+
+
+def score_parts(
+    hits: Sequence[tuple[str, str, float]], queries: Vectors, documents: Vectors, in_query: Pieces, in_document: Pieces
+) -> list[list[Cell]]:
+    """For each of ``KINDS`` the mean share of the score in percent, and the mean number of matched terms.
+
+    A hit is ``(query id, document id, score)``; the score must be the dot product of its vectors.
+    """
+    if not hits:
+        raise LearnedSparseError("the run has no hits of these queries")
+    shares, terms = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0)
+    for query, document, score in hits:
+        vector = documents[document]
+        contributions = [
+            ((term in in_query[query], term in in_document[document]), impact * vector[term])
+            for term, impact in queries[query].items()
+            if term in vector
+        ]
+        total = sum(contribution for _, contribution in contributions)
+        # Runs have tied scores lowered by steps of 0.000001, and Lucene's scores are 32-bit floats.
+        if not math.isclose(total, score, rel_tol=1e-6, abs_tol=0.01):
+            raise LearnedSparseError(
+                f"query {query!r}, document {document!r}: the score is {score:g} in the run and {total:,} by these "
+                "vectors; give the index and the encoded queries of this run"
+            )
+        for kind, contribution in contributions:
+            shares[kind] += contribution / total
+            terms[kind] += 1
+    return [[name, 100 * shares[kind] / len(hits), terms[kind] / len(hits)] for kind, name in KINDS.items()]
+
+
+def _vectors_of(paths: Sequence[Path], ids: Iterable[str]) -> Vectors:
+    """Vectors of the documents ``ids``; an error if one of them is missing."""
+    wanted = set(ids)
+    if is_index(paths[0]):
+        from learned_sparse.lucene.reader import postings_of
+
+        vectors = postings_of(only_index(paths), wanted)
+    else:
+        vectors = {name: vector for path in paths for name, vector in read_vectors(path) if name in wanted}
+    if missing := sorted(wanted - vectors.keys()):
+        raise LearnedSparseError(
+            f"{paths[0]}: {len(missing)} of {len(wanted)} documents of the run are missing (for instance "
+            f"{missing[0]!r}); give the run of this index; a run of an index of segments needs --rank-segments"
+        )
+    return vectors
+
+
+def lengths_section(kind: str, texts: Iterable[Encoded], manifest: Manifest, checkpoint: str) -> Section:
+    """Number of active dimensions by length in tokens as the encoder reads them: with special tokens, truncated.
+
+    ``checkpoint`` has the tokenizer, which must be the one recorded in ``manifest``. Torch is not needed.
+    """
+    tokenizer = read_tokenizer(locate(checkpoint))
+    if tokenizer_sha256(tokenizer) != manifest.encoder.get("tokenizer_sha256", tokenizer_sha256(tokenizer)):
+        raise LearnedSparseError(f"{checkpoint}: not the tokenizer of these vectors; name theirs with --tokenizer")
+    tokenizer.enable_truncation(int(manifest.encoder["max_length"]))
+    tokenizer.no_padding()
+    lengths: list[int] = []
+    active: list[int] = []
+    for batch in _batches(texts):
+        lengths += [len(encoding) for encoding in tokenizer.encode_batch([text for text, _ in batch])]
+        active += [len(vector) for _, vector in batch]
+    columns = [Column("tokens"), Column("texts"), Column("active dimensions", 1)]
+    return Section(f"Active dimensions of {kind} by length in tokens", [], columns, by_length(lengths, active))
+
+
+def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -> list[list[Cell]]:
+    """Range of lengths, number of texts and mean number of active dimensions of about ``groups`` equal groups of texts.
+
+    Texts of equal length stay together. A length with enough texts forms a group of its own, such as the maximum length
+    of truncated texts.
+
+    >>> by_length([9, 3, 3, 4], [80, 20, 40, 50], 2)
+    [['3', 2, 30.0], ['4–9', 2, 65.0]]
+    """
+    tokens, terms = np.asarray(lengths, dtype=np.int64), np.asarray(active, dtype=np.int64)
+    size = len(tokens) / groups
+    ends: list[list[int]] = []  # the shortest and the longest length of each group
+    texts = math.inf  # number of texts in the last group
+    for length, count in zip(*(part.tolist() for part in np.unique(tokens, return_counts=True)), strict=True):
+        if texts >= size or count >= size:
+            ends.append([length, length])
+            texts = 0
+        ends[-1][1] = length
+        texts += count
+    rows: list[list[Cell]] = []
+    for low, high in ends:
+        inside = (tokens >= low) & (tokens <= high)
+        name = str(low) if low == high else f"{low}–{high}"
+        rows.append([name, int(np.count_nonzero(inside)), float(terms[inside].mean())])
+    return rows
+
+
+def words_section(encoded: Sequence[Encoded], min_queries: int, top: int, names: Collection[str]) -> Section:
+    """Words of the queries that activate a dimension: the ``top`` most characteristic dimensions, or those named."""
+    found = meanings([text for text, _ in encoded], [vector for _, vector in encoded], min_queries)
+    shown = [entry for entry in found if entry[0] in names] if names else found[:top]
+    rows: list[list[Cell]] = [
+        [dimension, queries, ", ".join(f"{word} ({number})" for word, number in words[:_WORDS_SHOWN])]
+        for dimension, queries, words in shown
+    ]
+    columns = ["dimension", "queries", "words"]
+    title = "Words of the queries that activate a dimension"
+    return Section(title, ["In brackets: number of queries."], columns, rows)
+
+
+def meanings(
+    texts: Sequence[str], active: Sequence[Iterable[str]], min_queries: int = 5
+) -> list[tuple[str, int, list[tuple[str, int]]]]:
+    """Dimension, number of its queries, and its words with their numbers of queries, the most characteristic first.
+
+    ``active``: the dimensions of each of ``texts`` (queries). As in Table 7 of UHD-BERT's paper, a word must occur in
+    ``min_queries`` queries that activate the dimension. Words such as "what" do so for every dimension, so the lift
+    must also be at least ``MIN_LIFT``: the share of the queries with the word that activate the dimension, divided by
+    the share of all queries. Words, and dimensions by their first word, are ordered by ``queries * log(lift)``.
+    """
+    words, in_words = _incidence(set(_WORD.findall(text.lower())) for text in texts)
+    dimensions, in_dimensions = _incidence(active)
+    of_word = np.asarray(in_words.sum(axis=0)).ravel()
+    of_dimension = np.asarray(in_dimensions.sum(axis=0)).ravel()
+    scored: dict[int, list[tuple[float, str, int]]] = {}
+    frequent = np.flatnonzero(of_word >= min_queries)
+    by_word = in_words.T.tocsr()
+    for start in range(0, len(frequent), _BLOCK):
+        block = frequent[start : start + _BLOCK]
+        both = (by_word[block] @ in_dimensions).tocoo()
+        lifts = both.data * len(texts) / (of_word[block][both.row] * of_dimension[both.col])
+        for entry in np.flatnonzero((both.data >= min_queries) & (lifts >= MIN_LIFT)).tolist():
+            number, word = int(both.data[entry]), words[block[both.row[entry]]]
+            scored.setdefault(int(both.col[entry]), []).append((-number * math.log(lifts[entry]), word, number))
+    ordered = sorted((min(of), dimensions[place], place) for place, of in scored.items())
+    return [
+        (name, int(of_dimension[place]), [(word, number) for _, word, number in sorted(scored[place])])
+        for _, name, place in sorted(ordered, key=lambda entry: (entry[0][0], entry[1]))
+    ]
+
+
+def _incidence(rows: Iterable[Iterable[str]]) -> tuple[list[str], csr_array]:
+    """All names, and a 0/1 matrix of shape ``(rows, names)``."""
+    from scipy.sparse import csr_array
+
+    numbers: dict[str, int] = {}
+    offsets, columns = [0], []
+    for row in rows:
+        columns += [numbers.setdefault(name, len(numbers)) for name in sorted(row)]
+        offsets.append(len(columns))
+    shape = (len(offsets) - 1, len(numbers))
+    return list(numbers), csr_array((np.ones(len(columns), np.int64), columns, offsets), shape=shape)
+
+
+def values_section(files: Iterable[Path], count: int, manifest: Manifest, checkpoint: str) -> Section:
+    """Histogram of the weights of the first ``count`` documents before quantisation, encoded again with their settings.
+
+    UHD-BERT's Figure 3 has mean 0.11169 and deviation 0.00182. SparTerm (section 5.3) finds the weights of one model
+    sharper than those of another: the mean Gini coefficient of a document's weights compares two models.
+    """
+    recorded = manifest.encoder
+    options = {name: recorded[name] for name in ("max_length", "dtype", "top_k") if recorded.get(name) is not None}
+    encoder = load_encoder(checkpoint, "document", settings=dict(recorded.get("settings", {})), **options)
+    texts = [text for text, _ in itertools.islice(read_encoded(files), count)]
+    parts = [encode_texts(encoder, texts[start : start + 256]) for start in range(0, len(texts), 256)]
+    weights = np.concatenate([np.asarray(part.values, np.float64) for part in parts] or [np.empty(0)])
+    if not len(weights):
+        raise LearnedSparseError("no document has an active dimension")
+    counts, edges = np.histogram(weights, bins=_BINS)
+    rows = [list(row) for row in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)]
+    of_documents = (np.split(part.values, part.indptr[1:-1]) for part in parts)
+    inequality = np.mean([gini(document) for part in of_documents for document in part if len(document)])
+    remark = f"{len(weights):,} weights of {len(texts):,} documents: mean {weights.mean():.5f}, deviation "
+    remarks = [
+        f"{remark}{weights.std():.5f}.",
+        f"Gini coefficient of a document's weights, on average: {inequality:.3f}.",
+    ]
+    columns = [Column("from", 5), Column("to", 5), Column("weights")]
+    return Section("Weights before quantisation", remarks, columns, rows)
+
+
+def gini(weights: npt.NDArray[Any]) -> float:
+    """Gini coefficient of positive ``weights``: 0 if all are equal, nearly 1 if one has almost everything.
+
+    >>> gini(np.array([2.0, 2.0])), gini(np.array([1.0, 3.0]))
+    (0.0, 0.25)
+    """
+    ranks = np.arange(1, len(weights) + 1)
+    return float((2 * ranks - len(weights) - 1) @ np.sort(weights) / (len(weights) * weights.sum()))
+
+
+def _batches(texts: Iterable[Encoded]) -> Iterator[list[Encoded]]:
+    texts = iter(texts)
+    while batch := list(itertools.islice(texts, _BATCH)):
+        yield batch
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,1 +1,0 @@
-"""The command eval.dimensions: ``counts`` of its dimensions, and what the ``texts`` of an index add."""
