@@ -88,11 +88,8 @@ class Prunable(Protocol):
     def unpruned(self) -> Mapping[str, nn.Module]:
         """Component name to that component before pruning: the weights that document frequencies are counted on."""
 
-    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
-        """Prune the terms whose share of documents in ``shares`` ``(dimensions,)`` is larger than ``gamma``.
-
-        ``cumulative``: and those that are pruned already. Returns the number of pruned terms.
-        """
+    def set_frequencies(self, shares: Tensor, gamma: float) -> int:
+        """Prune the terms whose share of documents in ``shares`` ``(dimensions,)`` is above ``gamma``; their number."""
 
 
 @dataclass(frozen=True)

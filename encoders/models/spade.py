@@ -123,15 +123,9 @@ class TermPruning(nn.Module):
         """Which terms may have weight, ``(vocabulary,)`` of bool: the allowed ones with a share of at most gamma."""
         return self._allowed & (self._shares <= self._gamma)
 
-    def update(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
-        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms.
-
-        ``cumulative``: terms that are pruned keep their share where the new one is smaller, and so stay pruned.
-        """
-        before = self._shares * (self._shares > self._gamma)
+    def update(self, shares: Tensor, gamma: float) -> int:
+        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms."""
         self._shares.copy_((shares.cpu().double() * _MILLION).round().long())
-        if cumulative:
-            self._shares.copy_(torch.maximum(self._shares, before))
         self._gamma.fill_(_millionths(gamma))
         return int((self._shares > self._gamma).sum())
 
@@ -252,12 +246,9 @@ class SpaDE(nn.Module):
         """The components before pruning."""
         return {name: cast(Pruned, part).unpruned for name, part in self.components.items()}
 
-    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
-        """Prune the terms whose share of documents in ``shares`` ``(vocabulary,)`` is larger than ``gamma``.
-
-        ``cumulative``: and those that are pruned already, as the published code does. Returns their number.
-        """
-        return self._pruning.update(shares, gamma, cumulative=cumulative)
+    def set_frequencies(self, shares: Tensor, gamma: float) -> int:
+        """Prune the terms whose share of documents in ``shares`` ``(vocabulary,)`` is above ``gamma``; their number."""
+        return self._pruning.update(shares, gamma)
 
     def learned(self) -> dict[str, Any]:
         """The settings that training found: ``gamma`` and ``frequencies``."""
@@ -357,11 +348,11 @@ class SpaDEArchitecture(Architecture[SpaDESettings]):
         """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
         check_objective(stage, "rank")
         pointwise, document = cast("SpaDEOptions", stage.options).pointwise, weighers.document
-        if pointwise.weight == 0 or pointwise.component not in (None, stage.component):
+        if pointwise == 0 or stage.component == "weighting":
             return ranking
         if not isinstance(document, SpaDE | Pruned):
             raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
-        return PointwiseObjective(ranking, pointwise.weight, document)
+        return PointwiseObjective(ranking, pointwise, document)
 
     def components(self, side: nn.Module) -> Mapping[str, nn.Module]:
         """``weighting`` and ``expansion`` of the document side."""

@@ -186,7 +186,6 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
     for negatives in (values["negatives"], *(stage["negatives"] for stage in values["stages"])):
         _limit(negatives, per_query=2, pool=50, queries=20, every=1)
     if validation := values["validation"]:
-        validation["expanded"] = validation["expanded"] and made_up.expanded(validation["collection"])
         validation["collection"] = made_up.collection(validation["collection"])
         _limit(validation, queries=5, holdout=5, pool=30, bm25=20, every=1)
     for stage in values["stages"]:

@@ -15,7 +15,7 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES
 from encoders.models.spade import SpaDESettings, TermPruning
-from encoders.training.state.tensors import load_weights, save_weights
+from encoders.training.state import load_weights, save_weights
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
@@ -111,17 +111,6 @@ def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
     assert module.kept[9]
     module.to(torch.bfloat16)
     assert (~module.kept).nonzero().flatten().tolist() == [7, 8]
-
-
-def test_cumulative_pruning_keeps_pruned_terms_pruned(tiny_bert: Path) -> None:
-    module: Any = untrained("spade", {}, tiny_bert).weighers.document
-    first, second = torch.zeros(len(VOCABULARY)), torch.zeros(len(VOCABULARY))
-    first[7], first[8], second[8], second[9] = 0.9, 0.75, 0.6, 0.8
-    for cumulative, pruned in ((True, [7, 8, 9]), (False, [9])):
-        module.set_frequencies(torch.zeros(len(VOCABULARY)), 1.0)
-        assert module.set_frequencies(first, 0.7) == 2
-        assert module.set_frequencies(second, 0.7, cumulative=cumulative) == len(pruned)
-        assert (~module.kept).nonzero().flatten().tolist() == pruned
 
 
 def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path) -> None:

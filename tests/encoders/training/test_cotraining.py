@@ -11,17 +11,17 @@ from torch import Tensor
 
 from encoders.models.spade import SPADE
 from encoders.training import Recipe
-from encoders.training.learner import CoLearner, Learner, hardest
+from encoders.training.learner import Learner
 from encoders.training.session import Session
+from encoders.training.spade import COMPONENTS, CoLearner, hardest
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
 FirstStage = Callable[[Recipe], Any]
 
-PARTS = {"components": ["weighting", "expansion"], "select_from": 24, "share": 0.3}
-POINTWISE = {"weight": 0.5, "component": "expansion"}
-OPTIONS = {"cotraining": PARTS, "pointwise": POINTWISE}
+PARTS = {"select_from": 24, "share": 0.3}
+OPTIONS = {"cotraining": PARTS, "pointwise": 0.5}
 CO = {"steps": 3, "batch_size": 4, "options": OPTIONS}
 
 
@@ -92,7 +92,7 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
     """A query is ranked against its whole update, however it is cut into micro-batches."""
     session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
     batch = batches.batch(0)
-    expected = {name: losses_by_hand(session, list(batch.examples), name, 4) for name in PARTS["components"]}  # type: ignore[attr-defined]
+    expected = {name: losses_by_hand(session, list(batch.examples), name, 4) for name in COMPONENTS}
     logs = learner.step(batch)
     for name, losses in expected.items():
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
@@ -189,7 +189,6 @@ def test_the_largest_losses_are_selected() -> None:
     ("stage", "message"),
     [
         ({**CO, "component": "weighting"}, "'cotraining' excludes 'component'"),
-        ({**CO, "options": {"cotraining": {**PARTS, "components": ["weighting"]}}}, "two different ones"),
         ({**CO, "options": {"cotraining": {**PARTS, "share": 0.0}}}, "'share' above 0"),
         ({"objective": "gate", "component": "weighting"}, "go with objective: rank"),
     ],

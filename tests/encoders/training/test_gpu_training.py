@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from encoders.backbone.device import random_state, set_random_state
 from encoders.training import Recipe, run_recipe
-from encoders.training.optimizing import over_batch
+from encoders.training.learner import over_batch
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda"
@@ -58,14 +58,14 @@ def test_gradient_caching_repeats_dropout_on_the_last_device() -> None:
     device, outputs = last_device(), []
     parameter = nn.Parameter(torch.ones(1, 1000, device=device))
 
-    def forward() -> dict[str, Tensor]:
+    def forward(_: Any) -> dict[str, Tensor]:
         outputs.append(functional.dropout(parameter, 0.5))
         return {"queries": outputs[-1]}
 
     def loss(gathered: dict[str, Tensor]) -> Tensor:
         return gathered["queries"].square().sum()
 
-    over_batch([forward, forward], loss, lambda tensor: [tensor], 0, device)
+    over_batch(forward, [1, 2], loss, lambda tensor: [tensor], 0, device)  # type: ignore[list-item]
     assert outputs[0].equal(outputs[2])
     assert outputs[1].equal(outputs[3])
     assert not outputs[0].equal(outputs[1])

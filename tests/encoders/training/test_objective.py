@@ -19,19 +19,18 @@ from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
 from encoders.training.data.batches import labels_of
+from encoders.training.learner import begin_training
 from encoders.training.objective import (
     in_batch_hinge,
     in_batch_nll,
     make_objective,
-    negatives_per_query,
     pairwise_nll,
     rank_losses,
     total_loss,
 )
-from encoders.training.optimizing import begin_training, evaluating
-from encoders.training.options import Pointwise, SpaDEOptions
-from encoders.training.recipe import Rank, Recipe, Regularizer, Stage
+from encoders.training.recipe import Rank, Recipe, Regularizer, SpaDEOptions, Stage
 from encoders.training.regularizers import REGULARIZERS, df_flops, flops, l1, masked
+from encoders.training.session import evaluating
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,6 @@ def test_in_batch_hinge_is_eq_8() -> None:
     scores = torch.tensor([[2.0, 1.5, 0.0], [0.25, 0.5, 3.0], [0.0, 1.0, 4.0]])
     no_mask = torch.zeros(3, 3, dtype=torch.bool)
     assert in_batch_hinge(scores, no_mask).tolist() == [0.5, 4.25, 0.0]
-    assert in_batch_hinge(scores, no_mask, margin=2.0).tolist() == [1.5, 6.25, 0.0]
     excluded = no_mask.clone()
     excluded[1, 2] = True
     assert in_batch_hinge(scores, excluded).tolist() == [0.5, 0.75, 0.0]
@@ -140,29 +138,15 @@ def test_flops_and_the_l0_mask_equal_sentence_transformers(threshold: int | None
     assert l1(found).item() == pytest.approx(float(expected.detach().abs().sum(dim=1).mean()), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("rank", "expected"),
-    [
-        (Rank(loss="pairwise"), 2),
-        (Rank(), 3 + 2),
-        (Rank(others_hard_negatives=True), 3 + 8),
-    ],
-)
-def test_number_of_negatives_per_query(rank: Rank, expected: int) -> None:
-    """Four queries with two hard negatives each."""
-    known = torch.zeros(4, 4 + 8, dtype=torch.bool)
-    assert negatives_per_query(rank, known) == expected
-
-
 def test_the_hinge_loss_uses_in_batch_positives_only() -> None:
     known = torch.zeros(4, 12, dtype=torch.bool)
     known[0, 1] = True
-    assert negatives_per_query(Rank(loss="hinge"), known) == 3 - 1 / 4
     queries, positives = torch.eye(4), torch.eye(4) * 2 + 0.5
     negatives = torch.full((8, 4), 100.0)  # hard negatives, which the hinge loss ignores
-    rank = Rank(loss="hinge", margin=3.0)
-    # positive 2.5, negatives 0.5: 3 - 2.5 + 0.5 = 1 each; query 0 has two negatives, because one is excluded
-    assert rank_losses(rank, queries, positives, negatives, known).tolist() == [2.0, 3.0, 3.0, 3.0]
+    rank = Rank(loss="hinge", score_scale=0.4)
+    # positive 0.4 * 2.5, negatives 0.4 * 0.5: 1 - 1 + 0.2 each; query 0 has two negatives, because one is excluded
+    losses = rank_losses(rank, queries, positives, negatives, known).tolist()
+    assert losses == pytest.approx([0.4, 0.6, 0.6, 0.6])
 
 
 @pytest.mark.parametrize("loss", ["in_batch", "hinge"])
@@ -203,8 +187,7 @@ def test_pointwise_loss_is_added_for_the_component_of_the_stage(component: str) 
     labels = Labels(torch.zeros(2, 4, dtype=torch.bool))
     words = Vocabulary(["zero", "one", "two"], (), None, ())
     pruning = TermPruning(words, torch.tensor([False, True, True]), {}, 1.0)  # queries lose the first term
-    pointwise = Pointwise(weight=2.0, component="expansion")
-    stage = Stage(name="s", steps=1, batch_size=4, component=component, options=SpaDEOptions(pointwise=pointwise))
+    stage = Stage(name="s", steps=1, batch_size=4, component=component, options=SpaDEOptions(pointwise=2.0))
     part = TermWeighers(nn.Identity(), Pruned(nn.Identity(), pruning))
     losses = SPADE.objective(Ranking(), stage, part).losses(outputs, labels)
     assert set(losses) == ({"rank_loss"} if component == "weighting" else {"rank_loss", "pointwise_loss"})
@@ -316,9 +299,8 @@ def test_repeated_forward_passes_have_the_same_dropout(
     assert not all(torch.allclose(cut[name], no_dropout[name], atol=1e-6) for name in cut)
 
 
-def test_the_log_counts_negatives_and_terms(gradients: Gradients, tiny_recipe: Recipes) -> None:
+def test_the_log_counts_terms(gradients: Gradients, tiny_recipe: Recipes) -> None:
     _, log = gradients(tiny_recipe({"regularizer": FLOPS}))
-    assert 7 <= log["negatives_per_query"] <= 8  # 7 other positives and a hard negative, minus known positives
     assert log["terms_per_query"] > 1
     assert log["lambda_document"] == pytest.approx(0.02)
     assert log["loss"] == pytest.approx(

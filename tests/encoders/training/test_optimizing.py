@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from encoders.backbone.device import random_state
-from encoders.training.optimizing import over_batch
-from encoders.training.state.tensors import load_state, save_state
+from encoders.training.learner import over_batch
+from encoders.training.state import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -58,7 +58,7 @@ def test_random_numbers_that_are_not_restored_are_reported(
 def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: FakeDevice) -> None:
     parameter, masks = nn.Parameter(torch.ones(3)), []
 
-    def forward() -> dict[str, Tensor]:
+    def forward(_: Any) -> dict[str, Tensor]:
         masks.append(fake_device.rand(SECOND))
         return {"queries": (parameter * masks[-1])[None]}
 
@@ -66,7 +66,7 @@ def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: 
         return outputs["queries"].sum()
 
     current = fake_device.generators[0].get_state()
-    over_batch([forward, forward], loss, _same, 0, SECOND)
+    over_batch(forward, [1, 2], loss, _same, 0, SECOND)  # type: ignore[list-item]
     assert len(masks) == 4
     assert masks[0].equal(masks[2])
     assert masks[1].equal(masks[3])

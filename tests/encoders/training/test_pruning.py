@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models.architecture import Prunable
-from encoders.training import CoTraining, Pruning, Recipe, SpaDEOptions, Stage
-from encoders.training.pruning import DocumentFrequencies, Pruner
+from encoders.training import Recipe, SpaDEOptions, Stage
+from encoders.training.recipe import Pruning
+from encoders.training.spade import Pruner
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
@@ -40,18 +41,14 @@ class Document(Prunable):
     def unpruned(self) -> Mapping[str, nn.Module]:
         return self.components
 
-    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
+    def set_frequencies(self, shares: Tensor, gamma: float) -> int:
         self.pruned.append((shares.tolist(), gamma))
         return int((shares > gamma).sum())
 
 
-def stage(cotraining: CoTraining | None = None, **pruning: Any) -> Stage:
-    return Stage(
-        name="s",
-        steps=9,
-        batch_size=4,
-        options=SpaDEOptions(cotraining=cotraining, pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning})),
-    )
+def stage(**pruning: Any) -> Stage:
+    options = SpaDEOptions(pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning}))
+    return Stage(name="s", steps=9, batch_size=4, options=options)
 
 
 FIRST = torch.tensor([[0], [1], [1], [1]])
@@ -63,56 +60,31 @@ def feed(document: Document, ids: Tensor, *names: str) -> None:
         document.components[name](ids, torch.ones_like(ids))
 
 
-def test_each_document_is_counted_once_with_the_terms_of_all_components() -> None:
-    document = Document()
-    frequencies_seen = DocumentFrequencies(document.components)
-    with frequencies_seen.counting():
-        feed(document, FIRST, "one", "two")
-        feed(document, SECOND, "two")
-    feed(document, SECOND, "one")  # outside counting()
-    assert frequencies_seen.documents == 6
-    assert frequencies_seen.counts is not None
-    assert frequencies_seen.counts.tolist() == [1, 3, 6, 0]
-
-
 def test_windows_and_schedule() -> None:
-    """Counting starts at step 1, a window is two steps, and gamma applies after the schedule."""
+    """A window is two steps, each document counts once with the terms of all components, gamma follows the schedule."""
     document = Document()
-    pruner = Pruner(stage(begin=1, schedule=(0.9, 0.7)), document, lambda tensor: tensor)
+    pruner = Pruner(stage(schedule=(0.9, 0.7)), document, lambda tensor: tensor)
     results = []
-    for step in range(9):
-        with pruner.counting(step):
-            feed(document, FIRST if step % 2 else SECOND, "one", "two")
+    for step in range(8):
+        with pruner.counting():
+            feed(document, SECOND if step % 2 else FIRST, "one", "two")
+        feed(document, SECOND, "one")  # outside counting()
         results.append(pruner.after(step))
-    assert [step for step, (logs, _) in enumerate(results) if logs] == [2, 4, 6, 8]
-    # steps 1 and 2: four documents 0, 1, 1, 1 and two documents 0, 0
+    assert [step for step, (logs, _) in enumerate(results) if logs] == [1, 3, 5, 7]
+    # four documents 0, 1, 1, 1 and two documents 0, 0
     assert document.pruned == [([0.5, 0.5, 1.0, 0.0], gamma) for gamma in (0.9, 0.7, 0.5, 0.5)]
     assert [logs["pruned_terms"] for logs, _ in results if logs] == [1, 1, 1, 1]
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
-
-
-def test_cumulative_pruning_ends_with_the_schedule() -> None:
-    document = Document()
-    pruner = Pruner(stage(schedule=(0.9, 0.5), cumulative=True), document, lambda tensor: tensor)
-    logged = []
-    for step in range(8):
-        with pruner.counting(step):
-            feed(document, FIRST, "one", "two")
-        logged.append(bool(pruner.after(step)[0]))
-    assert [gamma for _, gamma in document.pruned] == [0.9, 0.5]
-    assert logged == [False, True, False, True, False, False, False, False]
-    with pytest.raises(LearnedSparseError, match="end it with gamma"):
-        Pruning(gamma=0.5, window=2, schedule=(0.9,), cumulative=True).check("x")
 
 
 def test_a_saved_window_is_resumed() -> None:
     document = Document()
     first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
     assert first.tensors() == {}
-    with first.counting(0):
+    with first.counting():
         feed(document, FIRST, "one")
     second.restore(first.tensors(), torch.device("cpu"))
-    with second.counting(1):
+    with second.counting():
         feed(document, SECOND, "one")
     second.after(1)
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
@@ -122,11 +94,11 @@ def test_counts_are_summed_over_processes() -> None:
     """Two processes with equal documents double the counts and keep the shares."""
     document = Document()
     pruner = Pruner(stage(), document, lambda tensor: tensor.mul_(2))  # in place, like the real reduction
-    with pruner.counting(0):
+    with pruner.counting():
         feed(document, FIRST, "one")
     tensors = pruner.tensors()
     assert (tensors["counts"].tolist(), int(tensors["documents"])) == ([2, 6, 0, 0], 8)
-    with pruner.counting(1):
+    with pruner.counting():
         feed(document, SECOND, "one")
     pruner.after(1)
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
@@ -137,7 +109,7 @@ def test_an_architecture_that_cannot_prune_is_refused() -> None:
         Pruner(stage(), None, lambda tensor: tensor)
 
 
-CO = {"components": ["weighting", "expansion"], "select_from": 12}
+CO = {"select_from": 12}
 
 
 def frequencies(run: Any) -> Mapping[str, float]:
@@ -192,9 +164,9 @@ def test_a_smaller_gamma_discards_the_best_score(
     spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
-    pruning = {"gamma": 0.6, "begin": 1, "window": 1}
+    pruning = {"gamma": 0.6, "window": 2}
     stage = {"steps": 4, "batch_size": 8, "options": {"pruning": pruning}}
-    scores(0.9, 0.2, 0.3, 0.1, mixture=4)
+    scores(0.9, 0.2, 0.3, 0.1, mixture={"alpha": 0.4})
     run = trained(spade_recipe(stage, validation=validation))
     assert run.notes()["training"]["best_step"] == 3
     assert run.notes()["settings"]["alpha"] == 0.4

@@ -10,7 +10,6 @@ import pytest
 from encoders.encoding.loading import load_encoder
 from encoders.training import Recipe
 from encoders.training.learner import make_learner
-from encoders.training.optimizing import set_learning_rates
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
@@ -158,17 +157,15 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
     stage = {
         "learning_rate": 1e-3,
         "learning_rates": {"expansion": 1e-4, "head": 1e-2},
-        "warm_up_steps": 4,
         "weight_decay": 0.1,
     }
     session = Session(spade_recipe(stage), "cpu")
     learner, towers = make_learner(spade_recipe(stage).stages[0], session), session.model.towers
-    set_learning_rates(learner.optimizer, 0.5)
     rates = {id(p): group["lr"] for group in learner.optimizer.param_groups for p in group["params"]}
     head = {id(parameter) for parameter in towers["weighting"].new_parameters()}
-    assert {rates[id(p)] for p in towers["weighting"].parameters() if id(p) in head} == {5e-3}
-    assert {rates[id(p)] for p in towers["weighting"].parameters() if id(p) not in head} == {5e-4}
-    assert {rates[id(p)] for p in towers["expansion"].parameters()} == {5e-5}
+    assert {rates[id(p)] for p in towers["weighting"].parameters() if id(p) in head} == {1e-2}
+    assert {rates[id(p)] for p in towers["weighting"].parameters() if id(p) not in head} == {1e-3}
+    assert {rates[id(p)] for p in towers["expansion"].parameters()} == {1e-4}
     decay = {group["weight_decay"]: {p.ndim for p in group["params"]} for group in learner.optimizer.param_groups}
     assert decay[0.0] == {1}
     assert 1 not in decay[0.1]
@@ -185,8 +182,8 @@ LEARNS = {"steps": 40, "batch_size": 30, "learning_rate": 1e-2, "dropout": False
 
 CO = {
     "options": {
-        "cotraining": {"components": ["weighting", "expansion"], "select_from": 30, "share": 1.0},
-        "pointwise": {"weight": 0.01, "component": "expansion"},
+        "cotraining": {"select_from": 30, "share": 1.0},
+        "pointwise": 0.01,
     }
 }
 
