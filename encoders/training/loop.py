@@ -161,11 +161,7 @@ class _Run:
         folder.check_data(progress, fingerprints, computed_by)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=computed_by)
         if recipe.idf_bias or QUERY_WEIGHTS in session.model.towers:
-            documents = sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed)
-            if QUERY_WEIGHTS in session.model.towers:
-                session.begin_query_weights(documents)
-            if recipe.idf_bias:
-                session.add_idf_bias(documents)
+            session.start_from(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
         for stage in recipe.stages:
             for part in self._sources:
                 if stage.distillation is not None and not part.examples.scored:
@@ -256,8 +252,6 @@ class _Run:
         values, step = self._learner.step(batch), batch.step + 1
         self._progress = replace(self._progress, step=step)
         self._journal.advance(len(batch.examples))
-        if self._progress.stage == 0 and step == 1:
-            self._session.check_start(values.get("terms_per_document", 0.0))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": stage.learning_rate * learning_rate_share(stage, batch.step)}
             self._journal.log_step(self._progress.stage, step, values | rate)

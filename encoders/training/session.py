@@ -97,22 +97,25 @@ class Session:
                     f"{self.num_processes} processes; start fewer"
                 )
 
-    def use_settings(self, stage: Stage | None) -> None:
-        """Rebuild both sides with the settings of ``stage``, or with those of the finished model if None.
+    def use_settings(self, stage: Stage | None, mixture: Mapping[str, Any] | None = None) -> None:
+        """Rebuild both sides with what training has learned and with the settings of ``stage``; the towers stay.
 
-        The towers stay the same, and so does what training has learned.
+        Without a stage, the model of the checkpoint: what was learned and the best ``mixture`` become its settings.
         """
-        if not any(part.settings for part in self.recipe.stages):
-            return
-        changes = {} if stage is None else dict(stage.settings)
-        where, allowed = f"stage {stage.name if stage else ''}: settings", self.family.stage_settings
+        changes, family, model = {} if stage is None else stage.settings, self.family, self.model
+        where, allowed = f"stage {stage.name if stage else ''}: settings", family.stage_settings
         for name in sorted(changes.keys() - allowed):
             hint = did_you_mean(name, allowed) if allowed else "; no setting of this architecture can"
             raise LearnedSparseError(f"{where}: {name!r} cannot change by stage{hint}")
-        learned = self.family.learned(self.model.weighers.document)
-        settings = parse(self.family.settings, {**as_json(self.model.settings), **learned, **changes}, where)
-        weighers = self.family.build(settings, self.model.towers, _vocabulary_of(self.model))
-        self.model.weighers = weighers.to(self.device)
+        learned = {**family.learned(model.weighers.document), **changes, **(mixture or {})}
+        if not learned or (stage is not None and not any(part.settings for part in self.recipe.stages)):
+            return
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
+        settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
+        model.weighers = family.build(settings, model.towers, _vocabulary_of(model)).to(self.device)
+        if stage is None:
+            model.settings = settings
+            model.quantizers = {side: family.quantizer(settings, side) for side in SIDES}
         self._encoders.clear()
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -185,42 +188,35 @@ class Session:
             best_documents, encode, process=self.process_index, processes=self.num_processes, gather=self.gather_array
         )
 
-    def add_idf_bias(self, documents: Sequence[str]) -> None:
-        """Add ``idf_bias * ln((N + 1) / (df + 1))`` to the output bias of every term, df counted in ``documents``.
+    def start_from(self, documents: Sequence[str]) -> None:
+        """Set start values by the document frequencies (df) of terms in ``documents``.
 
-        An untrained head then starts near tf-idf; a short run moves a bias as little as any other parameter. Towers
-        that give no term weights (gates) or have no output over the vocabulary stay as they are.
+        A table of query weights gets ``ln((N + 1) / (df + 1)) / ln(N + 1)``. ``idf_bias * ln((N + 1) / (df + 1))`` is
+        added to the output bias of every term: an untrained head then starts near tf-idf; a short run moves a bias as
+        little as any other parameter. Towers that give no term weights (gates) or have no output over the vocabulary
+        stay as they are.
         """
-        names = self.family.trained_by_ranking(self.model.settings)
-        biases = self.recipe.idf_bias * inverse_document_frequencies(self.model, documents)
-        if True not in [self.model.towers[name].add_to_bias(biases) for name in names]:
-            raise LearnedSparseError(
-                "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
-            )
-
-    def check_start(self, terms: float) -> None:
-        """Warn of start values for another kind of backbone; ``terms``: mean number of terms of a document."""
-        recipe, size = self.recipe, next(iter(self.model.towers.values())).vocabulary_size
-        if recipe.idf_bias and is_sparse_encoder(recipe.backbone):
+        recipe, towers = self.recipe, self.model.towers
+        frequencies = inverse_document_frequencies(self.model, documents)
+        if QUERY_WEIGHTS in towers:
+            with torch.no_grad():
+                cast(TermTable, towers[QUERY_WEIGHTS]).weights.copy_(frequencies / math.log(len(documents) + 1))
+        if not recipe.idf_bias:
+            return
+        if is_sparse_encoder(recipe.backbone):
             _logger.warning(
                 "backbone %s is a sparse encoder already, which idf_bias %g changes for the worse; "
                 "--set idf_bias=0, or take the recipe fine-tune-splade", recipe.backbone, recipe.idf_bias,
             )  # fmt: skip
-        elif terms > size / 2:
-            _logger.warning(
-                "at step 1 documents have weight in %d of %d terms; a lower output_bias (a backbone without masked-LM "
-                "head) or a higher idf_bias gives fewer, for instance --set idf_bias=0.75", terms, size,
-            )  # fmt: skip
-
-    def begin_query_weights(self, documents: Sequence[str]) -> None:
-        """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""
-        weights = inverse_document_frequencies(self.model, documents) / math.log(len(documents) + 1)
-        with torch.no_grad():
-            cast(TermTable, self.model.towers[QUERY_WEIGHTS]).weights.copy_(weights)
+        names = self.family.trained_by_ranking(self.model.settings)
+        if True not in [towers[name].add_to_bias(recipe.idf_bias * frequencies) for name in names]:
+            raise LearnedSparseError(
+                "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
+            )
 
     def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
         """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
-        apply_learned_settings(self.model, mixture, self.device)
+        self.use_settings(None, mixture)
         self._encoders.clear()
         self.model.quantizers = {
             side: self.model.quantizers[side] or self._calibrated(side, texts[side]) for side in SIDES
@@ -297,29 +293,12 @@ def _check_trackers(trackers: Sequence[Any]) -> None:
 
 def _check_launcher(state: AcceleratorState) -> None:
     """Raise if accelerate was configured for a precision or a division of the model that is not done here."""
-    if state.mixed_precision != "no":
+    configured = f"mixed_precision {state.mixed_precision}", state.distributed_type.name
+    if state.mixed_precision != "no" or configured[1] in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
         raise LearnedSparseError(
-            f"accelerate's mixed_precision {state.mixed_precision} has no effect here; set it to 'no' "
-            "(accelerate config), and precision in the recipe"
+            f"accelerate's {' or '.join(configured)} has no effect here; give accelerate config mixed_precision 'no' "
+            "and multi-GPU, and set precision in the recipe"
         )
-    if state.distributed_type.name in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
-        raise LearnedSparseError(f"accelerate's {state.distributed_type.name} is not supported; use multi-GPU")
-
-
-def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:
-    """Put the settings found in training and those of the best ``mixture`` into the model, and rebuild its sides.
-
-    The towers stay the same. A model without such settings is not changed.
-    """
-    family = architecture_named(model.architecture)
-    learned = {**family.learned(model.weighers.document), **(mixture or {})}
-    if not learned:
-        return
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
-    where = f"{model.architecture}: found in training"
-    model.settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
-    model.weighers = family.build(model.settings, model.towers, _vocabulary_of(model)).to(device)
-    model.quantizers = {side: family.quantizer(model.settings, side) for side in SIDES}
 
 
 def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:

@@ -13,7 +13,7 @@ from encoders.models.spade import SPADE
 from encoders.training import Recipe
 from encoders.training.learner import Learner
 from encoders.training.session import Session
-from encoders.training.spade import COMPONENTS, CoLearner, hardest
+from encoders.training.spade import COMPONENTS, CoLearner
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
@@ -111,23 +111,6 @@ def test_without_selection_both_components_train_on_all_examples_unscored(
     assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
 
 
-@pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_a_component_stage_neither_runs_nor_moves_the_other(
-    first_stage: FirstStage, spade_recipe: Spade, component: str
-) -> None:
-    session, learner, batches = first_stage(spade_recipe({"component": component, "learning_rate": 1e-2}))
-    towers = session.model.towers
-    other = next(name for name in towers if name != component)
-    towers[other].register_forward_hook(lambda *_: pytest.fail("the other tower was run"))
-    before = {name: [p.detach().clone() for p in tower.parameters()] for name, tower in towers.items()}
-    learner.step(batches.batch(0))
-    moved = {
-        name: any(not a.equal(b) for a, b in zip(before[name], tower.parameters(), strict=True))
-        for name, tower in towers.items()
-    }
-    assert moved == {component: True, other: False}
-
-
 def test_an_update_of_one_component_does_not_change_the_other(
     first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,10 +162,6 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     assert uninterrupted.logged("gamma") == [0.6, 0.5, 0.3]
     assert resumed.moved_since(uninterrupted) == set()
     assert resumed.notes()["settings"] == uninterrupted.notes()["settings"]
-
-
-def test_the_largest_losses_are_selected() -> None:
-    assert hardest(torch.tensor([1.0, 3.0, 2.0, 3.0, 3.0]), 2) == [1, 3]
 
 
 @pytest.mark.parametrize(

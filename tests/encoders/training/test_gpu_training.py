@@ -12,12 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
 from encoders.backbone.device import random_state, set_random_state
 from encoders.training import Recipe, run_recipe
-from encoders.training.learner import over_batch
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda"
@@ -52,23 +49,6 @@ def test_random_numbers_of_the_last_device_are_repeated() -> None:
     state, first = random_state(device), torch.rand(9, device=device)
     assert set_random_state(state, device)
     assert torch.rand(9, device=device).equal(first)
-
-
-def test_gradient_caching_repeats_dropout_on_the_last_device() -> None:
-    device, outputs = last_device(), []
-    parameter = nn.Parameter(torch.ones(1, 1000, device=device))
-
-    def forward(_: Any) -> dict[str, Tensor]:
-        outputs.append(functional.dropout(parameter, 0.5))
-        return {"queries": outputs[-1]}
-
-    def loss(gathered: dict[str, Tensor]) -> Tensor:
-        return gathered["queries"].square().sum()
-
-    over_batch(forward, [1, 2], loss, lambda tensor: [tensor], 0, device)  # type: ignore[list-item]
-    assert outputs[0].equal(outputs[2])
-    assert outputs[1].equal(outputs[3])
-    assert not outputs[0].equal(outputs[1])
 
 
 def test_strict_fp32_equals_the_cpu(tiny_recipe: Recipes, tmp_path: Path) -> None:

@@ -86,14 +86,6 @@ def test_query_nll_is_the_last_term_of_eq_12() -> None:
     assert losses == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])
 
 
-WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
-
-
-def test_regularizers_by_hand() -> None:
-    assert flops(WEIGHTS).item() == pytest.approx(2.0**2 + 0 + 1.0**2)  # squares of the mean weight of each term
-    assert l1(WEIGHTS).item() == pytest.approx((3 + 3) / 2)  # mean over texts of the sum of weights
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -325,20 +317,6 @@ def test_training_vectors_are_not_binarised(tiny_headless: Path, dropout: bool) 
     assert len(set(weights[weights > 0].tolist())) > 2
     with evaluating(model.weighers):
         assert set(model.weighers.document(IDS, MASK).tolist()[0]) == {0.0, 1.0}
-
-
-def test_only_towers_have_dropout(tiny_headless: Path) -> None:
-    model = uhd(tiny_headless)
-    for tower in model.towers.values():
-        for module in tower.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.5
-    begin_training(model, dropout=False)
-    first, second = (model.weighers.document(IDS, MASK) for _ in range(2))
-    assert torch.equal(first, second)
-    begin_training(model, dropout=True)
-    first, second = (model.weighers.document(IDS, MASK) for _ in range(2))
-    assert not torch.equal(first, second)
 
 
 def test_evaluation_restores_the_mode_of_every_module(tiny_headless: Path) -> None:

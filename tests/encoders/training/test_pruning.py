@@ -77,33 +77,6 @@ def test_windows_and_schedule() -> None:
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
 
 
-def test_a_saved_window_is_resumed() -> None:
-    document = Document()
-    first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
-    assert first.tensors() == {}
-    with first.counting():
-        feed(document, FIRST, "one")
-    second.restore(first.tensors(), torch.device("cpu"))
-    with second.counting():
-        feed(document, SECOND, "one")
-    second.after(1)
-    assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
-
-
-def test_counts_are_summed_over_processes() -> None:
-    """Two processes with equal documents double the counts and keep the shares."""
-    document = Document()
-    pruner = Pruner(stage(), document, lambda tensor: tensor.mul_(2))  # in place, like the real reduction
-    with pruner.counting():
-        feed(document, FIRST, "one")
-    tensors = pruner.tensors()
-    assert (tensors["counts"].tolist(), int(tensors["documents"])) == ([2, 6, 0, 0], 8)
-    with pruner.counting():
-        feed(document, SECOND, "one")
-    pruner.after(1)
-    assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
-
-
 def test_an_architecture_that_cannot_prune_is_refused() -> None:
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
         Pruner(stage(), None, lambda tensor: tensor)
@@ -115,18 +88,6 @@ CO = {"select_from": 12}
 def frequencies(run: Any) -> Mapping[str, float]:
     stored: Mapping[str, float] = run.notes()["settings"]["frequencies"]
     return stored
-
-
-@pytest.mark.parametrize("share", [0.3, 1.0])
-def test_all_documents_of_a_step_are_counted(spade_recipe: Spade, trained: Trained, share: float) -> None:
-    """12 examples with one negative each are 24 documents, with and without selection."""
-    stage = {"steps": 1, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 0.0, "dropout": False}
-    cotraining = {"cotraining": {**CO, "share": share}, "pruning": {"gamma": 0.5, "window": 1}}
-    run = trained(spade_recipe({**stage, "options": cotraining}))
-    shares = frequencies(run)
-    assert shares
-    assert all(round(value * 24, 3) == pytest.approx(round(value * 24)) for value in shares.values())
-    assert run.notes()["settings"]["gamma"] == 0.5
 
 
 def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spade, trained: Trained) -> None:

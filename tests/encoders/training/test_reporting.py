@@ -29,9 +29,7 @@ def test_auto_is_bf16_where_the_processor_computes_it(
     expected = "bf16" if has_bf16 else "fp32"
     assert training_precision("auto", CPU) == expected
     assert training_precision("fp32-strict", CPU) == "fp32-strict"
-    auto = trained(tiny_recipe({"steps": 2}, precision="auto"), "auto")
-    assert auto.notes()["training"]["precision"] == expected
-    assert auto.moved_since(trained(tiny_recipe({"steps": 2}, precision=expected), "named")) == set()
+    assert trained(tiny_recipe({"steps": 1}, precision="auto")).notes()["training"]["precision"] == expected
 
 
 @pytest.mark.parametrize("dropout", [True, False])
@@ -61,7 +59,7 @@ def test_settings_of_the_launcher_that_would_be_ignored_are_refused(
     tiny_recipe: Recipes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision bf16 has no effect here"):
+    with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision bf16 or NO has no effect here"):
         Session(tiny_recipe(), "cpu")
 
 

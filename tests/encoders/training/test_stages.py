@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding.loading import load_encoder
 from encoders.training import Recipe
 from encoders.training.learner import make_learner
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
 Recipes = Callable[..., Recipe]
@@ -32,23 +30,6 @@ def test_the_next_stage_starts_from_the_best_weights(
         spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False), "best"
     )
     assert complete.moved_since(best) == {"expansion"}
-
-
-def test_the_best_weights_survive_a_stop_between_two_stages(
-    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None], stop_after: Any
-) -> None:
-    validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
-    recipe = spade_recipe(
-        {"component": "weighting", "steps": 3}, {"component": "expansion", "steps": 2}, validation=validation, mix=False
-    )
-    scores(0.1, 0.5, 0.2, 0.3, 0.4)
-    uninterrupted = trained(recipe, "whole")
-    scores(0.1, 0.5, 0.2)
-    stop_after(3)
-    trained(recipe, "resumed")
-    scores(0.3, 0.4)
-    stop_after(0)
-    assert trained(recipe, "resumed", resume=True).moved_since(uninterrupted) == set()
 
 
 def test_a_stage_ends_when_patience_is_exhausted(
@@ -177,35 +158,6 @@ def test_a_head_learning_rate_needs_a_head(tiny_recipe: Recipes) -> None:
         make_learner(recipe.stages[0], Session(recipe, "cpu"))
 
 
-LEARNS = {"steps": 40, "batch_size": 30, "learning_rate": 1e-2, "dropout": False, "max_gradient_norm": 1.0}
-
-
-CO = {
-    "options": {
-        "cotraining": {"select_from": 30, "share": 1.0},
-        "pointwise": 0.01,
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("stage", "share"),
-    # Only the k winners of each position get gradients, so the expansion learns slowly from random weights.
-    [
-        ({"component": "weighting"}, 0.35),
-        ({"component": "expansion", "learning_rate": 3e-3}, 0.75),
-        ({}, 0.35),
-        (CO, 0.65),
-    ],
-    ids=["weighting", "expansion", "joint", "co-training"],
-)
-def test_spade_overfits_one_batch(spade_recipe: Recipes, trained: Trained, stage: dict[str, Any], share: float) -> None:
-    run = trained(spade_recipe({**LEARNS, **stage}, negatives={"kind": "none"}, settings={"k": 10}))
-    losses = run.logged("loss")
-    assert losses[0] > 1.0
-    assert losses[-1] < share * losses[0]
-
-
 def uhd(recipe_values: Callable[..., dict[str, Any]], stages: list[dict[str, Any]], **changes: Any) -> Recipe:
     settings = {"dimensions": 64, "k": 8, "layers": [1, 2], **changes.pop("settings", {})}
     values = recipe_values(architecture="uhd", settings=settings, negatives={"kind": "none"}, **changes)
@@ -214,14 +166,6 @@ def uhd(recipe_values: Callable[..., dict[str, Any]], stages: list[dict[str, Any
         {**base, "name": str(number), "rank": {"loss": "hinge"}, **s} for number, s in enumerate(stages)
     ]
     return parse(Recipe, values, "tiny UHD-BERT")
-
-
-@pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_uhd_overfits_one_batch(recipe_values: Any, trained: Trained, encoders: str) -> None:
-    run = trained(uhd(recipe_values, [{**LEARNS, "learning_rate": 3e-3}], settings={"encoders": encoders}))
-    losses = run.logged("loss")
-    assert losses[0] > 2.0
-    assert losses[-1] < 0.35 * losses[0]
 
 
 def test_buckets_are_trained_one_at_a_time_and_validation_sets_their_weights(
@@ -245,33 +189,3 @@ def test_buckets_are_trained_one_at_a_time_and_validation_sets_their_weights(
 def test_recorded_training_of_uhd(recipe_values: Any, trained: Trained) -> None:
     run = trained(uhd(recipe_values, [{"component": "b1", "steps": 3}, {"steps": 3}]))
     assert run.logged("loss") == pytest.approx([6.498066, 5.351624, 6.939941, 5.916548, 5.715746, 5.714167], rel=1e-3)
-
-
-def test_training_documents_include_their_expanded_text(
-    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, tmp_path: Any
-) -> None:
-    import json
-    import shutil
-
-    shutil.copytree(tiny_collection, tmp_path / "expanded")
-    corpus = tmp_path / "expanded" / "corpus.jsonl"
-    lines = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
-    corpus.write_text("".join(json.dumps({**line, "expanded": "w1 w2"}) + "\n" for line in lines), encoding="utf-8")
-    data = [{"collection": str(tmp_path / "expanded"), "run": str(tmp_path / "expanded" / "train.run")}]
-    stage = {"component": "weighting", "steps": 1, "dropout": False}
-    plain = trained(spade_recipe(stage), "plain")
-    expanded = trained(spade_recipe(stage, data=data), "expanded-run")
-    assert expanded.logged("terms_per_document")[0] > plain.logged("terms_per_document")[0] + 0.5
-
-
-def test_deepct_learns_the_recall_of_query_terms(tiny_recipe: Recipes, trained: Trained) -> None:
-    stage = {"objective": "term_recall", "steps": 60, "batch_size": 8, "learning_rate": 5e-3}
-    run = trained(tiny_recipe(stage, architecture="deepct", negatives={"kind": "none"}))
-    losses = run.logged("recall_loss")
-    assert losses == run.logged("loss")
-    assert sum(losses[-8:]) < 0.7 * sum(losses[:8])
-    assert run.notes()["quantizers"]["document"]["scale"] == 1.0
-    encoder = load_encoder(str(run.folder), "document", device="cpu", dtype="fp32")
-    assert encoder.description["scoring"] == "bm25"
-    impacts, _ = Quantizer(1.0).quantize(encoder.encode(["w1 w8 w20 w33 w47"]))
-    assert 0 < impacts.values.max() <= 150  # about 100 for a word that queries have
