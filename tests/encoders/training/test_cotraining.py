@@ -111,28 +111,6 @@ def test_without_selection_both_components_train_on_all_examples_unscored(
     assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
 
 
-def test_an_update_of_one_component_does_not_change_the_other(
-    first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither AdamW's decay nor Adam's momentum changes parameters without gradient."""
-    stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
-    session, learner, batches = first_stage(spade_recipe(stage))
-    learner.step(batches.batch(0))  # both have momentum now
-    towers, update, updates = session.model.towers, Learner.update, []
-
-    def check(self: Learner, step: int, part: Any) -> dict[str, float]:
-        other = next(name for name in towers if name != self.stage.component)
-        before = [parameter.detach().clone() for parameter in towers[other].parameters()]
-        logs = update(self, step, part)
-        assert all(a.equal(b) for a, b in zip(before, towers[other].parameters(), strict=True))
-        updates.append(self.stage.component)
-        return logs
-
-    monkeypatch.setattr(Learner, "update", check)
-    learner.step(batches.batch(1))
-    assert updates == ["weighting"] * 2 + ["expansion"] * 2
-
-
 def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, trained: Trained) -> None:
     """Warm-up and co-training with a fixed seed; a change in any part changes these numbers."""
     run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import new_model
-from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
-from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
-from encoders.models.sparterm import gate_bce
+from encoders.models.spade import query_nll
 from encoders.training.data.batches import labels_of
 from encoders.training.learner import begin_training
 from encoders.training.objective import (
@@ -28,8 +25,8 @@ from encoders.training.objective import (
     rank_losses,
     total_loss,
 )
-from encoders.training.recipe import Rank, Recipe, Regularizer, SpaDEOptions, Stage
-from encoders.training.regularizers import REGULARIZERS, df_flops, flops, l1, masked
+from encoders.training.recipe import Rank, Recipe, Regularizer
+from encoders.training.regularizers import REGULARIZERS, flops, l1, masked
 from encoders.training.session import evaluating
 
 
@@ -56,15 +53,6 @@ def test_in_batch_nll() -> None:
     assert losses == pytest.approx([math.log(14 / 8), math.log(21 / 4)])
     assert in_batch_nll(in_batch, hard, excluded).tolist() == pytest.approx([math.log(10 / 8), math.log(5 / 4)])
     assert in_batch_nll(in_batch, hard[:, :0], excluded[:, :2]).tolist() == pytest.approx([0.0, math.log(5 / 4)])
-
-
-def test_gate_bce_is_eq_8_in_sums() -> None:
-    # G = 0.75, 0.5, 0.9; the query holds the third term: -0.001 (log 0.25 + log 0.5) - 1 log 0.9
-    logits = torch.tensor([[math.log(3), 0.0, math.log(9)]])
-    target = torch.tensor([[0.0, 0.0, 1.0]])
-    assert gate_bce(logits, target).item() == pytest.approx(-0.001 * math.log(0.125) - math.log(0.9))
-    heavier = gate_bce(logits, target, negative=2.0, positive=0.5).item()
-    assert heavier == pytest.approx(-2 * math.log(0.125) - 0.5 * math.log(0.9))
 
 
 def test_in_batch_hinge_is_eq_8() -> None:
@@ -102,16 +90,6 @@ def test_regularizers_of_documents_by_hand(kind: str, expected: float) -> None:
     assert parts["document_regularizer"].item() == pytest.approx(2 * 0.25 * expected)
     assert parts["query_regularizer"].item() == pytest.approx(3 * 2)
     assert total.item() == pytest.approx(1 + 6 + 0.5 * expected)
-
-
-def test_df_flops_is_half_at_alpha_and_whole_at_one() -> None:
-    """The generalised logistic function of arXiv 2505.15070; a term in every text has the penalty of FLOPS."""
-    tenth = torch.zeros(10, 2)
-    tenth[0, 0] = 10.0
-    tenth[:, 1] = 1.0
-    assert df_flops(tenth[:, :1]).item() == pytest.approx(0.25)  # the mean 1, times 1/2, squared
-    assert df_flops(tenth[:, 1:]).item() == pytest.approx(1.0)
-    assert df_flops(torch.zeros(4, 3)).item() == 0
 
 
 @pytest.mark.parametrize("threshold", [None, 0, 40, 60])
@@ -157,36 +135,6 @@ def test_negatives_from_a_group_give_the_losses_of_the_group_alone(loss: Any, ot
     grouped = rank_losses(replace(rank, negatives_from=2), queries, positives, negatives, known)
     torch.testing.assert_close(grouped, torch.cat(alone))
     assert not torch.allclose(grouped, rank_losses(rank, queries, positives, negatives, known))
-
-
-class Ranking(Objective):
-    """A ranking objective over fixed outputs."""
-
-    towers, ranks = ("weighting", "expansion"), True
-
-    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
-        raise NotImplementedError
-
-    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
-        queries, positives, negatives = (outputs[name] for name in ("queries", "positives", "negatives"))
-        return {"rank_loss": rank_losses(Rank(), queries, positives, negatives, labels.known)}
-
-
-@pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_pointwise_loss_is_added_for_the_component_of_the_stage(component: str) -> None:
-    queries, positives = torch.tensor([[1.0, 0.0, 1.0]] * 2), torch.rand(2, 3)
-    outputs = {"queries": queries, "positives": positives, "negatives": torch.rand(2, 3)}
-    labels = Labels(torch.zeros(2, 4, dtype=torch.bool))
-    words = Vocabulary(["zero", "one", "two"], (), None, ())
-    pruning = TermPruning(words, torch.tensor([False, True, True]), {}, 1.0)  # queries lose the first term
-    stage = Stage(name="s", steps=1, batch_size=4, component=component, options=SpaDEOptions(pointwise=2.0))
-    part = TermWeighers(nn.Identity(), Pruned(nn.Identity(), pruning))
-    losses = SPADE.objective(Ranking(), stage, part).losses(outputs, labels)
-    assert set(losses) == ({"rank_loss"} if component == "weighting" else {"rank_loss", "pointwise_loss"})
-    total, parts = total_loss(losses, outputs, Regularizer(), {})
-    assert total.item() == pytest.approx(sum(float(part) for part in parts.values()))
-    if component == "expansion":
-        assert parts["pointwise_loss"].item() == pytest.approx(-2 * float(positives.log_softmax(dim=1)[:, 2].mean()))
 
 
 def test_rank_loss_scores_the_right_pairs() -> None:
