@@ -157,7 +157,14 @@ class _Run:
         mixtures = session.family.mixtures(settings) if recipe.mix else ()
         options: dict[str, Any] = {"stores": stores, "held_out": self._held_out, "if_main": session.if_main}
         self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **options)
-        fingerprints, computed_by = self._fingerprints(), {**versions(), "precision": session.precision}
+        fingerprints = {"tokenizer": tokenizer_sha256(session.model.tokenizer)}  # of the contents that a run reads
+        for number, part in enumerate(self._sources):
+            fingerprints[f"data.{number}"] = part.examples.fingerprint
+            if part.source.run is not None:
+                fingerprints[f"data.{number}.run"] = sha256(part.source.run)
+        if self._validator is not None:
+            fingerprints["validation"] = self._validator.fingerprint()
+        computed_by = {**versions(), "precision": session.precision}
         folder.check_data(progress, fingerprints, computed_by)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=computed_by)
         if recipe.idf_bias or QUERY_WEIGHTS in session.model.towers:
@@ -176,17 +183,6 @@ class _Run:
         log, steps = folder.log if is_main else Path(os.devnull), [stage.steps for stage in recipe.stages]
         self._journal = Journal(log, quiet=quiet or not is_main, track=session.processes.log, stages=steps)
         self._started = time.monotonic()
-
-    def _fingerprints(self) -> dict[str, str]:
-        """Hashes of the contents that a run reads, by name."""
-        hashes = {"tokenizer": tokenizer_sha256(self._session.model.tokenizer)}
-        for number, part in enumerate(self._sources):
-            hashes[f"data.{number}"] = part.examples.fingerprint
-            if part.source.run is not None:
-                hashes[f"data.{number}.run"] = sha256(part.source.run)
-        if self._validator is not None:
-            hashes["validation"] = self._validator.fingerprint()
-        return hashes
 
     def _sampler(self, stage: Stage) -> NegativeSampler:
         negatives = self._recipe.negatives_of(stage)
@@ -254,11 +250,11 @@ class _Run:
         self._journal.advance(len(batch.examples))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": stage.learning_rate * learning_rate_share(stage, batch.step)}
-            self._journal.log_step(self._progress.stage, step, values | rate)
+            self._log(values | rate)
         if self._learner.pruner is not None:
             pruned, restart = self._learner.pruner.after(batch.step)
             if pruned:
-                self._log_event(pruned)
+                self._log(pruned)
             if restart:  # scores from before and after a smaller gamma are not comparable
                 self._progress = replace(self._progress, best_score=None, best_step=None, mixture=None, stale=0)
         validation = self._recipe.validation
@@ -268,8 +264,8 @@ class _Run:
         if step % self._recipe.save_every == 0 and not self._is_done(stage):
             self._save()
 
-    def _log_event(self, values: Mapping[str, Any]) -> None:
-        self._journal.log_event(self._progress.stage, self._progress.step, values)
+    def _log(self, values: Mapping[str, Any]) -> None:
+        self._journal.log(self._progress.stage, self._progress.step, values)
 
     def _validate(self, stage: Stage) -> None:
         """Score the model and keep its weights if they are the stage's best."""
@@ -288,7 +284,7 @@ class _Run:
 
     def _log_validation(self, score: float, mixture: Mapping[str, Any] | None, others: Mapping[str, float]) -> None:
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
-        self._log_event({"MRR@10": round(score, 6), **mixed, **others})
+        self._log({"MRR@10": round(score, 6), **mixed, **others})
 
     def _mine(self, stage: Stage, step: int) -> None:
         seed, session = [self._recipe.seed, self._progress.stage, step], self._session
@@ -298,7 +294,7 @@ class _Run:
             again=self._progress.mined_at is not None,
         )
         self._progress = replace(self._progress, mined_at=step)
-        self._log_event({"mined queries": searched})
+        self._log({"mined queries": searched})
 
     def _batches(self, stage: Stage) -> Batches:
         recipe, session, cotraining = self._recipe, self._session, spade_options(stage).cotraining

@@ -169,13 +169,9 @@ class Regularizer:
         return kind if weight and kind else "none", weight, ramp, threshold
 
 
+@dataclass(frozen=True, kw_only=True)
 class StageOptions:
     """Options that one architecture gives its stages; an architecture that is not in ``STAGE_OPTIONS`` has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions(StageOptions):
-    """No options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +244,7 @@ class Stage:
     objective: str = "rank"  # or "mlm", masked-LM on documents; or one of the architecture: SparTerm's "gate" (Eq. 8)
     component: str | None = None  # rank: train and search with this component alone; None: the whole model
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
-    options: Mapping[str, Any] | StageOptions = field(default_factory=NoOptions)  # of ``STAGE_OPTIONS``
+    options: Mapping[str, Any] | StageOptions = field(default_factory=StageOptions)  # of ``STAGE_OPTIONS``
     steps: int
     batch_size: int  # queries of one step, over all processes
     micro_batch_size: int | None = None  # at most so many queries in a forward pass: less memory, the same gradient
@@ -371,15 +367,15 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
-        kind, stages = STAGE_OPTIONS.get(self.architecture, NoOptions), []
+        kind, stages = STAGE_OPTIONS.get(self.architecture, StageOptions), []
         for stage in self.stages:
             where = f"recipe {self.model}: stage {stage.name}"
-            values = {} if isinstance(stage.options, NoOptions) else stage.options
-            if isinstance(values, Mapping):
-                if values and kind is NoOptions:
+            options = {} if type(stage.options) is StageOptions else stage.options
+            if isinstance(options, Mapping):
+                if options and kind is StageOptions:
                     raise LearnedSparseError(f"{where}: architecture {self.architecture} has no options of stages")
-                values = parse(kind, values, f"{where}: options")
-            stages.append(replace(stage, options=values))
+                options = parse(kind, options, f"{where}: options")
+            stages.append(replace(stage, options=options))
             if problem := stages[-1].problem(self.negatives_of(stage).count):
                 raise LearnedSparseError(f"{where}: {problem}")
         object.__setattr__(self, "stages", tuple(stages))  # the recipe is frozen, its options are read here

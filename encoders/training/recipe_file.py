@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints.notes import as_json
-from encoders.training.recipe import NoOptions, Recipe, Source
+from encoders.training.recipe import Recipe, Source, StageOptions
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
 from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
@@ -42,10 +42,6 @@ _ONE_VALUE = "it has one value now; leave it out"
 _OLD_KEYS = {
     "scope": "a step has the same gradient in any micro-batches, and its regulariser is that of all its texts; "
     "rank: {negatives_from: N} takes in-batch negatives from N queries",
-    "validate": "write validate_every: 0",
-    "head_learning_rate": "write learning_rates: {head: RATE}",
-    "first_rank": "write ranks: [FIRST, LAST]",
-    "last_rank": "write ranks: [FIRST, LAST]",
     "quantization": "write bits: BITS; --quantization-factor of learned_sparse.encode sets a factor",
     "revision": "give the folder of that revision as backbone (hf download ID --revision REVISION)",
     "components": "cotraining is of SpaDE's two components; leave it out",
@@ -195,7 +191,7 @@ def stated(settings: Any) -> dict[str, Any]:
         value = getattr(settings, field.name)
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         plain = _stated_value(value)
-        if value != default and not (isinstance(default, NoOptions) and not plain):
+        if value != default and not (isinstance(default, StageOptions) and not plain):
             found[field.name] = plain
     return found
 

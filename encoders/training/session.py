@@ -65,11 +65,10 @@ class Session:
         waiting = accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)
         if not torch.distributed.is_initialized():  # an earlier run in this process may have had another device
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
-        _check_trackers(trackers)
         self.processes = accelerate.Accelerator(
             cpu=device == "cpu", kwargs_handlers=[waiting], log_with=list(trackers) or None, project_dir=folder
         )
-        _check_launcher(self.processes.state)
+        _check_launcher(self.processes.state, trackers)
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
@@ -284,21 +283,17 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _check_trackers(trackers: Sequence[Any]) -> None:
-    """Raise if the package of a tracker is missing: accelerate leaves such a tracker out."""
-    for tracker, names in {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}.items():
-        if tracker in trackers and not any(importlib.util.find_spec(name) for name in names):
-            raise LearnedSparseError(f"--log-with {tracker}: the package {names[0]} is missing: install it")
-
-
-def _check_launcher(state: AcceleratorState) -> None:
-    """Raise if accelerate was configured for a precision or a division of the model that is not done here."""
+def _check_launcher(state: AcceleratorState, trackers: Sequence[Any]) -> None:
+    """Raise if accelerate is told what it would not do here, or would leave out: a tracker without its package."""
     configured = f"mixed_precision {state.mixed_precision}", state.distributed_type.name
     if state.mixed_precision != "no" or configured[1] in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
         raise LearnedSparseError(
             f"accelerate's {' or '.join(configured)} has no effect here; give accelerate config mixed_precision 'no' "
             "and multi-GPU, and set precision in the recipe"
         )
+    for tracker, packages in {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}.items():
+        if tracker in trackers and not any(map(importlib.util.find_spec, packages)):
+            raise LearnedSparseError(f"--log-with {tracker}: the package {packages[0]} is missing: install it")
 
 
 def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:

@@ -167,30 +167,25 @@ class Journal:
         self._bar.update()
         self._examples += examples
 
-    def log_step(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
-        """Log the values of a training step, with the examples per second since the last line."""
-        rate = self._examples / max(time.monotonic() - self._time, 1e-9)
-        self._write({"stage": stage, "step": step, **values, "examples_per_second": round(rate, 2)})
-        shown = {name: format(values[name], form) for name, form in _SHOWN.items() if name in values}
-        self._bar.set_postfix(shown, refresh=False)
-
-    def log_event(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
-        """Log a validation, a pruning or a mining."""
-        self._write({"stage": stage, "step": step, **values})
-        if not self._quiet:
+    def log(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
+        """Log the values of a training step, or of a validation, a pruning or a mining."""
+        if "loss" in values:  # a step: with the examples per second since the last line
+            rate = self._examples / max(time.monotonic() - self._time, 1e-9)
+            values = {**values, "examples_per_second": round(rate, 2)}
+            shown = {name: format(values[name], form) for name, form in _SHOWN.items() if name in values}
+            self._bar.set_postfix(shown, refresh=False)
+        elif not self._quiet:
             _logger.info("step %d: %s", step, ", ".join(f"{name} {value}" for name, value in values.items()))
+        numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
+        self._track(numbers, self._starts[stage] + step)
+        self._file.write(json.dumps({"stage": stage, "step": step, **values}) + "\n")
+        self._file.flush()
+        self._time, self._examples = time.monotonic(), 0
 
     def close(self) -> None:
         """End the bar and close the file."""
         self._bar.close()
         self._file.close()
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        numbers = {name: float(value) for name, value in line.items() if isinstance(value, int | float)}
-        self._track(numbers, self._starts[line["stage"]] + line["step"])
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        self._time, self._examples = time.monotonic(), 0
 
 
 def save_state(

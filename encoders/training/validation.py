@@ -116,7 +116,11 @@ class Validator:
         if settings.bm25 is None:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
         else:
-            run = self._bm25(settings.bm25, collection.name, documents, if_main)
+            queries = [Query(id, text) for id, text in self._queries.items()]
+            digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
+            path = run_file(collection.name, f"validation-{digest}", "bm25")  # other queries have another file
+            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path, if_main=if_main)
+            run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = TextStore(chain(documents, extra), keep=ids)
         self._candidates = run if settings.rerank else None
@@ -129,14 +133,6 @@ class Validator:
         if self._candidates is not None:
             digest.update(json.dumps(self._candidates).encode())
         return digest.hexdigest()
-
-    def _bm25(self, depth: int, name: str, documents: Iterable[Document], if_main: IfMain) -> dict[str, list[str]]:
-        """BM25's documents of each query."""
-        queries = [Query(id, text) for id, text in self._queries.items()]
-        digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
-        path = run_file(name, f"validation-{digest}", "bm25")  # trainings of other queries have another file
-        run = bm25_run(queries, documents, depth, collection=name, run=path, if_main=if_main)
-        return {query: [id for id, _ in run.get(query, ())] for query in self._queries}
 
     def score(
         self, session: Session, component: str | None
