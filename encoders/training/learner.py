@@ -16,31 +16,16 @@ from encoders.models import architecture_named
 from encoders.models.architecture import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
-from encoders.training.recipe import SIDES, Stage, spade_options
+from encoders.training.recipe import SIDES, Stage
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
-    from encoders.training.spade import CoLearner, Pruner
+    from encoders.training.spade import Pruner
 
 _KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 Outputs = dict[str, Tensor]
-
-
-def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
-    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
-    session.use_settings(stage)
-    options, pruner = spade_options(stage), None
-    if options.pruning is not None:
-        from encoders.training.spade import Pruner
-
-        pruner = Pruner(stage, session.family.prunable(session.model.weighers.document), session.sum)
-    if options.cotraining is not None:
-        from encoders.training.spade import CoLearner
-
-        return CoLearner(stage, options, session, pruner)
-    return Learner(stage, session, pruner)
 
 
 class Learner:

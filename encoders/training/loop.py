@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +23,7 @@ from encoders.training.data.batches import Batches, Sampler, StepBatch
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
 from encoders.training.data.texts import TextStores
-from encoders.training.learner import learning_rate_share, make_learner
+from encoders.training.learner import Learner, learning_rate_share
 from encoders.training.recipe import Recipe, Stage, spade_options
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session, Stopping
@@ -33,6 +33,9 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, sha256, write_json
 from learned_sparse.core.locks import locked
 from learned_sparse.jsonvector.manifest import versions
+
+if TYPE_CHECKING:
+    from encoders.training.spade import CoLearner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +130,21 @@ def _report(checkpoint: Path, progress: Progress, *, finished: bool, written: bo
         seconds=progress.seconds,
         written=written,
     )
+
+
+def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
+    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
+    session.use_settings(stage)
+    options, pruner = spade_options(stage), None
+    if options.pruning is not None:
+        from encoders.training.spade import Pruner
+
+        pruner = Pruner(stage, session.family.prunable(session.model.weighers.document), session.sum)
+    if options.cotraining is not None:
+        from encoders.training.spade import CoLearner
+
+        return CoLearner(stage, options, session, pruner)
+    return Learner(stage, session, pruner)
 
 
 class _Run:

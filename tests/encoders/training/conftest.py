@@ -172,7 +172,7 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data.batches import Batches, Sampler
         from encoders.training.data.sources import load_source
-        from encoders.training.learner import make_learner
+        from encoders.training.loop import make_learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]

@@ -106,21 +106,6 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spa
     assert frequencies(joint) == frequencies(runs[0])
 
 
-def test_documents_of_the_checkpoint_have_no_pruned_terms(spade_recipe: Spade, trained: Trained) -> None:
-    from encoders.encoding.model import load_checkpoint
-
-    stage = {"steps": 2, "batch_size": 8, "options": {"cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}}
-    run = trained(spade_recipe(stage))
-    model = load_checkpoint(run.folder)
-    pruned = [term for term, value in frequencies(run).items() if value > 0.2]
-    assert pruned
-    ids = model.tokenizer.convert_tokens_to_ids(pruned)
-    tokens = model.tokenizer(["w1 w2 w3", "w7 w11 w30"], return_tensors="pt")
-    weights = model.weighers.document(tokens["input_ids"], tokens["attention_mask"]).detach()
-    assert float(weights[:, ids].abs().sum()) == 0
-    assert float(weights.sum()) > 0
-
-
 def test_a_smaller_gamma_discards_the_best_score(
     spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from encoders.train import main
 from encoders.training import Recipe, load_recipe, recipe_names, spade_options, stated, to_mapping, train
-from encoders.training.learner import make_learner
+from encoders.training.loop import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
 from learned_sparse.core.errors import LearnedSparseError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from encoders.training import Recipe
-from encoders.training.learner import make_learner
+from encoders.training.loop import make_learner
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
