@@ -42,6 +42,9 @@ _ONE_VALUE = "it has one value now; leave it out"
 _OLD_KEYS = {
     "scope": "a step has the same gradient in any micro-batches, and its regulariser is that of all its texts; "
     "rank: {negatives_from: N} takes in-batch negatives from N queries",
+    "validate": "write validate_every: 0",
+    "head_learning_rate": "write learning_rates: {head: RATE}",
+    **dict.fromkeys(("first_rank", "last_rank"), "write ranks: [FIRST, LAST]"),
     "quantization": "write bits: BITS; --quantization-factor of learned_sparse.encode sets a factor",
     "revision": "give the folder of that revision as backbone (hf download ID --revision REVISION)",
     "components": "cotraining is of SpaDE's two components; leave it out",

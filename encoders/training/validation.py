@@ -62,30 +62,28 @@ def hold_out(sources: Sequence[LoadedSource], settings: Validation) -> tuple[lis
     ``settings``. Examples of a drawn query are left out of every source, also under another id with an equal text.
     """
     count, name = settings.holdout or 0, load_collection(settings.collection).name
-    drawn_from = [part.collection in (None, name) for part in sources]
-    keys = sorted(
-        {key for part, own in zip(sources, drawn_from, strict=True) if own for key in part.examples.query_keys()}
-    )
+    drawn_from = [part for part in sources if part.collection in (None, name)]
+    keys = sorted({key for part in drawn_from for key in part.examples.query_keys()})
     if not keys:
         raise LearnedSparseError(
             f"validation: holdout: no source has documents of {name}; set validation: collection to that of a source"
         )
     drawn = frozenset(keys[:count])
-    judged = [part.examples.judged(drawn) for part, own in zip(sources, drawn_from, strict=True) if own]
+    judged = tuple(part.examples.judged(drawn) for part in drawn_from)
     texts = frozenset(query_key(text) for queries in judged for text in queries.queries.values())
-    kept = [part.examples.without(drawn if own else (), texts) for part, own in zip(sources, drawn_from, strict=True)]
-    if not all(map(len, kept)):
+    kept = [
+        replace(part, examples=part.examples.without(drawn if part in drawn_from else (), texts)) for part in sources
+    ]
+    if not all(len(part.examples) for part in kept):
         raise LearnedSparseError(
             f"validation: holdout: {count:,} of {len(keys):,} training queries leave a source without examples; "
             "hold out fewer"
         )
-    before, after = sum(len(part.examples) for part in sources), sum(map(len, kept))
+    before, after = (sum(len(part.examples) for part in parts) for parts in (sources, kept))
     counts = len(drawn), len(keys), before - after, before
     _logger.info("validation: %d of %d training queries are held out, with %d of %d examples", *counts)
-    files = [part.source.expanded for part, own in zip(sources, drawn_from, strict=True) if own]
-    expanded = next((file for file in files if file is not None), None)
-    parts = [replace(part, examples=own) for part, own in zip(sources, kept, strict=True)]
-    return parts, HeldOut(judged=tuple(judged), queries=len(drawn), examples=before - after, expanded=expanded)
+    expanded = next((part.source.expanded for part in drawn_from if part.source.expanded is not None), None)
+    return kept, HeldOut(judged=judged, queries=len(drawn), examples=before - after, expanded=expanded)
 
 
 class Validator:
