@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.device import random_state, set_random_state
+from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
 from encoders.models import architecture_named
 from encoders.models.architecture import Objective
@@ -85,7 +85,7 @@ class Learner:
 
     def outputs(self, micro: MicroBatch) -> Outputs:
         """Outputs of one forward pass."""
-        with self._session.autocast():
+        with autocast(self._session.precision, self._session.device):  # the weights stay float32
             return self.objective.outputs(micro.queries, micro.documents)
 
 

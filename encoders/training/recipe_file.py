@@ -69,7 +69,12 @@ def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str
     values = resolved(_path(str(name), Path()))
     if data:
         values["data"] = [data_source(spelling) for spelling in data]
-    for key, value in changes.items() if isinstance(changes, Mapping) else map(_parsed_change, changes):
+    for change in changes if not isinstance(changes, Mapping) else ():
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
+        _change(values, key, read_yaml_text(text, f"--set {change}"))
+    for key, value in changes.items() if isinstance(changes, Mapping) else ():
         _change(values, key, value)
     return values
 
@@ -222,13 +227,6 @@ def _leaves(value: Any, prefix: str) -> dict[str, Any]:
     if children is None:
         return {prefix[1:]: value}
     return {key: leaf for name, child in children for key, leaf in _leaves(child, f"{prefix}.{name}").items()}
-
-
-def _parsed_change(change: str) -> tuple[str, Any]:
-    key, equals, text = change.partition("=")
-    if not equals:
-        raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
-    return key, read_yaml_text(text, f"--set {change}")
 
 
 def _change(values: dict[str, Any], key: str, value: Any) -> None:

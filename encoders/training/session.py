@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -148,14 +148,10 @@ class Session:
         (result,) = broadcast_object_list([compute() if self.processes.is_main_process else cast("T", None)])
         return cast("T", result)
 
-    def autocast(self) -> AbstractContextManager[None]:
-        """bfloat16 for matrix products if the recipe says so; the weights stay float32."""
-        return autocast(self.precision, self.device)
-
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
         module = self.family.part(self.model.weighers, component).side(side)
-        with evaluating(module), self.autocast():
+        with evaluating(module), autocast(self.precision, self.device):
             if (side, component) not in self._encoders:
                 self._encoders[side, component] = CheckpointEncoder(
                     module,

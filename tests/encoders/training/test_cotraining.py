@@ -13,7 +13,7 @@ from encoders.models.spade import SPADE
 from encoders.training import Recipe
 from encoders.training.learner import Learner
 from encoders.training.session import Session
-from encoders.training.spade import COMPONENTS, CoLearner
+from encoders.training.spade import COMPONENTS
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
@@ -96,19 +96,6 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
     logs = learner.step(batch)
     for name, losses in expected.items():
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
-
-
-def test_without_selection_both_components_train_on_all_examples_unscored(
-    first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
-) -> None:
-    def scored(*_: Any, **__: Any) -> Tensor:
-        raise AssertionError("a scoring pass")
-
-    monkeypatch.setattr(CoLearner, "_losses", scored)
-    stage = {**CO, "batch_size": 8, "options": {**OPTIONS, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}}
-    _, learner, batches = first_stage(spade_recipe(stage))
-    learner.step(batches.batch(0))
-    assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
 
 
 def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, trained: Trained) -> None:
