@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
 from collections.abc import Sequence
@@ -62,21 +63,8 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
         options.changes.append(f"on_bad_line={options.on_bad_line}")
-    teacher = None
     if recipe_values(options.recipe, changes=options.changes, data=options.data).get("kind") == "cross-encoder":
-        from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
-
-        teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
-    if teacher is not None:
-        if options.resume or options.max_seconds is not None:
-            raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
-        output = options.output or checkpoint_folder(teacher.model)
-        seconds = train_cross_encoder(
-            teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
-        )
-        print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
-        print_next(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
-        return 0
+        return _train_cross_encoder(options)
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:
@@ -101,6 +89,23 @@ def main(argv: list[str] | None = None) -> int:
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
     print_next(f"learned_sparse.encode {shlex.join(words)}")
+    return 0
+
+
+def _train_cross_encoder(options: argparse.Namespace) -> int:
+    from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
+
+    if options.resume or options.max_seconds is not None:
+        raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
+    teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
+    if teacher is None:
+        raise LearnedSparseError(f"{options.recipe}: not the recipe of a cross-encoder")
+    output = options.output or checkpoint_folder(teacher.model)
+    seconds = train_cross_encoder(
+        teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
+    )
+    print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
+    print_next(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
     return 0
 
 

@@ -52,9 +52,9 @@ def test_parts_of_an_installed_package(
     (site / "more_parts-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: more-parts\n")
     (site / "more_parts-1.0.dist-info" / "entry_points.txt").write_text(POINTS)
     with pytest.raises(LearnedSparseError, match="'squares' is not a regulariser"):
-        Regularizer(kind="squares", lambda_document=1.0).check("recipe")
+        Regularizer(kind="squares", lambda_document=1.0)
     monkeypatch.syspath_prepend(site)
-    Regularizer(kind="squares", lambda_document=1.0).check("recipe")
+    Regularizer(kind="squares", lambda_document=1.0)
     assert REGULARIZERS["squares"](torch.tensor([[1.0, 3.0]])).item() == 5
     assert REGULARIZERS["flops"].__module__ == "encoders.training.regularizers"  # no package takes a name of ours
     write_folder(tmp_path / "vectors", {"d1": {"itch": 2}, "d2": {}})

@@ -357,11 +357,11 @@ class SpaDEArchitecture(Architecture[SpaDESettings]):
         """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
         check_objective(stage, "rank")
         pointwise, document = cast("SpaDEOptions", stage.options).pointwise, weighers.document
-        if pointwise.weight == 0 or pointwise.component not in (None, stage.component):
+        if pointwise == 0 or stage.component == "weighting":
             return ranking
         if not isinstance(document, SpaDE | Pruned):
             raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
-        return PointwiseObjective(ranking, pointwise.weight, document)
+        return PointwiseObjective(ranking, pointwise, document)
 
     def components(self, side: nn.Module) -> Mapping[str, nn.Module]:
         """``weighting`` and ``expansion`` of the document side."""

@@ -213,8 +213,8 @@ class GateObjective(Objective):
     towers: tuple[str, ...] = ("gate", "query_gate")
     ranks = False
 
-    def __init__(self, options: SparTermOptions, weighers: TermWeighers, document: SparTerm) -> None:
-        self._options, self._document, query = options, document, weighers.query
+    def __init__(self, weighers: TermWeighers, document: SparTerm) -> None:
+        self._document, query = document, weighers.query
         self._query = query if isinstance(query, SparTerm) and query.has_own_gate(document) else None
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
@@ -237,10 +237,9 @@ class GateObjective(Objective):
     def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """Eq. 8 of each passage, and of each query that has a gate."""
         del labels
-        weights = {"negative": self._options.negative_weight, "positive": self._options.positive_weight}
-        losses = {"gate_loss": gate_bce(outputs["gate"], outputs["target"], **weights)}
+        losses = {"gate_loss": gate_bce(outputs["gate"], outputs["target"])}
         if "query_gate" in outputs:
-            losses["query_gate_loss"] = gate_bce(outputs["query_gate"], outputs["query_target"], **weights)
+            losses["query_gate_loss"] = gate_bce(outputs["query_gate"], outputs["query_target"])
         return losses
 
 
@@ -249,10 +248,8 @@ class JointObjective(GateObjective):
 
     ranks = True
 
-    def __init__(
-        self, options: SparTermOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm
-    ) -> None:
-        super().__init__(options, weighers, document)
+    def __init__(self, ranking: Objective, weighers: TermWeighers, document: SparTerm) -> None:
+        super().__init__(weighers, document)
         self._ranking, self._weighers = ranking, weighers
         self.towers = (*ranking.towers, *GateObjective.towers)
 
@@ -352,8 +349,7 @@ class SparTermArchitecture(Architecture[SparTermSettings]):
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
         """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen."""
         check_objective(stage, "rank", "gate")
-        options = cast("SparTermOptions", stage.options)
-        if stage.objective == "rank" and not options.joint:
+        if stage.objective == "rank" and not cast("SparTermOptions", stage.options).joint:
             return ranking
         document = weighers.document
         if not isinstance(document, SparTerm) or document.gate is None:
@@ -361,8 +357,8 @@ class SparTermArchitecture(Architecture[SparTermSettings]):
                 f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced"
             )
         if stage.objective == "gate":
-            return GateObjective(options, weighers, document)
-        return JointObjective(options, ranking, weighers, document)
+            return GateObjective(weighers, document)
+        return JointObjective(ranking, weighers, document)
 
 
 SPARTERM = SparTermArchitecture()

@@ -40,7 +40,6 @@ class CrossEncoderRecipe:
     def __post_init__(self) -> None:
         if not self.data or self.steps < 1 or self.batch_size < 1:
             raise LearnedSparseError("'data' needs an entry, 'steps' and 'batch_size' are at least 1")
-        self.negatives.check("negatives")
         if self.negatives.count < 1:
             raise LearnedSparseError("negatives: a cross-encoder needs at least one for each query")
         for source in self.negatives.parts:

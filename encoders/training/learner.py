@@ -1,190 +1,235 @@
-"""A model under one stage of training: one optimiser step, of the whole model or by co-training of two components."""
+"""A model under one stage of training: parameters, optimizer and schedules, and the gradients of one step."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from encoders.backbone.device import autocast, random_state, set_random_state
+from encoders.encoding.model import LoadedModel
+from encoders.models import architecture_named
 from encoders.models.architecture import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
-from encoders.training.data.examples import Example
-from encoders.training.objective import SIDE_OUTPUTS, make_objective, negatives_per_query, total_loss
-from encoders.training.optimizing import (
-    begin_stage,
-    evaluating,
-    learning_rate_share,
-    over_batch,
-    quadratic_ramp,
-    set_learning_rates,
-    trained_parameters,
-)
-from encoders.training.options import CoTraining, spade_options
+from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
 from encoders.training.recipe import SIDES, Stage
 from encoders.training.session import Session
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
-Context = Callable[[], AbstractContextManager[None]]
-Outputs = Mapping[str, Tensor]
+if TYPE_CHECKING:
+    from encoders.training.spade import Pruner
+
+_KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+Outputs = dict[str, Tensor]
 
 
 class Learner:
     """Forward passes, gradients and updates of one stage, of the whole model or of one component."""
 
-    def __init__(self, stage: Stage, session: Session, optimizer: torch.optim.Optimizer | None = None) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        session: Session,
+        pruner: Pruner | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
         """Co-training gives both learners one ``optimizer``: it skips parameters without gradient."""
-        self.stage, self._session, model = stage, session, session.model
+        self.stage, self.pruner, self._session, model = stage, pruner, session, session.model
         self.objective: Objective = make_objective(stage, model)
         self.ranks = self.objective.ranks  # the trained part is validated, and mines negatives, only if it ranks
         self.parameters = trained_parameters(stage, model, self.objective)
         self.optimizer = begin_stage(stage, model, self.parameters) if optimizer is None else optimizer
 
-    def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
-        """Update the weights once; returns the values to log. ``counting`` is open during the forward passes."""
-        with counting():
+    def step(self, batch: StepBatch) -> dict[str, float]:
+        """Update the weights once; returns the values to log. A pruner counts the documents of the forward passes."""
+        with nullcontext() if self.pruner is None else self.pruner.counting():
             return self.update(batch.step, batch.updates[0])
 
     def update(self, step: int, batch: Update) -> dict[str, float]:
         """Update the weights once on ``batch``, with the schedules of ``step``; returns the values to log."""
-        set_learning_rates(self.optimizer, learning_rate_share(self.stage, step))
+        stage, session, labels, log = self.stage, self._session, labels_of(batch.examples), dict[str, Tensor]()
+        ramps = {side: quadratic_ramp(step, stage.ramp_steps(side)) for side in SIDES}
+
+        def loss(outputs: Outputs) -> Tensor:
+            total, parts = total_loss(self.objective.losses(outputs, labels), outputs, stage.regularizer, ramps)
+            log.update({"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}})
+            for side, names in SIDE_OUTPUTS.items():
+                if names[0] in outputs:
+                    terms = [(outputs[name].detach() > 0).sum(dim=1) for name in names]
+                    log[f"terms_per_{side}"] = torch.cat(terms).float().mean()
+                    log[f"lambda_{side}"] = torch.tensor(stage.regularizer.side(side)[1] * ramps[side])
+            return total
+
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["full_rate"] * learning_rate_share(stage, step)
         self.optimizer.zero_grad(set_to_none=True)
-        session, log = self._session, dict[str, Tensor]()
-        forwards = [functools.partial(outputs_of, self.objective, micro, session) for micro in batch.micro_batches]
-        loss = functools.partial(self._loss, batch.examples, step, log)
-        over_batch(forwards, loss, session.gather, session.process_index, session.device)
+        over_batch(self.outputs, batch.micro_batches, loss, session.gather, session.process_index, session.device)
         if session.num_processes > 1:  # each has its share of the gradient
             for parameter in self.parameters:
                 if parameter.grad is not None:
-                    parameter.grad = session.reduce(parameter.grad)
-        maximum = self.stage.max_gradient_norm
-        norm = nn.utils.clip_grad_norm_(self.parameters, maximum if maximum is not None else float("inf"))
+                    parameter.grad = session.sum(parameter.grad)
+        norm = nn.utils.clip_grad_norm_(self.parameters, stage.max_gradient_norm or float("inf"))
         values = {name: float(value) for name, value in log.items()} | {"gradient_norm": float(norm)}
         if not all(map(math.isfinite, values.values())):
             raise LearnedSparseError(
-                f"stage {self.stage.name}, step {step + 1}: the loss or its gradient is not finite; "
+                f"stage {stage.name}, step {step + 1}: the loss or its gradient is not finite; "
                 "lower learning_rate or rank: score_scale, or set max_gradient_norm"
             )
         self.optimizer.step()
         return values
 
-    def _loss(self, examples: Sequence[Example], step: int, log: dict[str, Tensor], outputs: Outputs) -> Tensor:
-        """The scalar loss of the outputs for ``examples``; adds the values to log to ``log``."""
-        labels, stage = labels_of(examples), self.stage
-        ramps = {side: quadratic_ramp(step, stage.ramp_steps(side)) for side in SIDES}
-        losses = self.objective.losses(outputs, labels)
-        total, parts = total_loss(losses, outputs, stage.regularizer, ramps)
-        log |= {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
-        for side, names in SIDE_OUTPUTS.items():
-            if names[0] in outputs:
-                terms = [(outputs[name].detach() > 0).sum(dim=1) for name in names]
-                log[f"terms_per_{side}"] = torch.cat(terms).float().mean()
-                log[f"lambda_{side}"] = torch.tensor(stage.regularizer.side(side).weight * ramps[side])
-        if "queries" in outputs:
-            log["negatives_per_query"] = torch.tensor(negatives_per_query(stage.rank, labels.known))
-            if labels.scores is not None:
-                log["scored_per_query"] = labels.scores[:, 1:].isfinite().sum(dim=1).float().mean()
-        return total
+    def outputs(self, micro: MicroBatch) -> Outputs:
+        """Outputs of one forward pass."""
+        with autocast(self._session.precision, self._session.device):  # the weights stay float32
+            return self.objective.outputs(micro.queries, micro.documents)
 
 
-def outputs_of(objective: Objective, micro: MicroBatch, session: Session) -> dict[str, Tensor]:
-    """Outputs of one forward pass."""
-    with session.autocast():
-        return objective.outputs(micro.queries, micro.documents)
+def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
+    """Parameters of the objective's towers in the part of the model that the stage trains, each once."""
+    part = architecture_named(model.architecture).part(model.weighers, stage.component)
+    of_towers = _ids(
+        p for name in objective.towers if name in model.towers for p in model.towers[name].trainable_parameters()
+    )
+    parameters = [*part.document.parameters(), *part.query.parameters()]
+    return list({id(parameter): parameter for parameter in parameters if id(parameter) in of_towers}.values())
 
 
-class CoLearner:
-    """Co-training (SpaDE §3.3): two learners, one for each component; examples that are hard for one train the other.
+def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """Freeze all but the ``trained`` parameters, switch the model to training, and make a fresh optimizer."""
+    ids = _ids(trained)
+    for parameter in model.weighers.parameters():
+        parameter.requires_grad_(id(parameter) in ids)
+    begin_training(model, dropout=stage.dropout)
+    return make_optimizer(stage, trained, _learning_rates(stage, model))
 
-    A step selects examples for both components, then updates both. The schedules of the stage run over selections.
+
+def begin_training(model: LoadedModel, *, dropout: bool) -> None:
+    """Put the model in training mode; without ``dropout`` its towers, which hold all dropout, stay in evaluation mode.
+
+    A side in training mode leaves out steps that have no gradient, such as binarising.
     """
-
-    ranks = True
-
-    def __init__(self, stage: Stage, settings: CoTraining, session: Session) -> None:
-        self.stage, self._settings, self._session, model = stage, settings, session, session.model
-        alone = replace(spade_options(stage), cotraining=None)
-        component_stages = [replace(stage, component=name, options=alone) for name in self._settings.components]
-        trained = [p for part in component_stages for p in trained_parameters(part, model, make_objective(part, model))]
-        self.parameters = list(dict.fromkeys(trained))
-        self.optimizer = begin_stage(stage, model, self.parameters)
-        self._learners = [Learner(part, session, self.optimizer) for part in component_stages]
-
-    def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
-        """Select from ``batch`` and update both components; returns the values to log, by component and over both.
-
-        ``counting`` is open while all examples are looked at, and closed while the selected ones train.
-        """
-        if self._settings.share < 1:
-            logs = [self._train(batch, *selected) for selected in self._select(batch, counting)]
-        else:
-            logs = self._train_both(batch, counting)
-        named = {
-            f"{name}_{key}": value
-            for name, values in zip(self._settings.components, logs, strict=True)
-            for key, value in values.items()
-        }
-        return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
-
-    def _select(self, batch: StepBatch, counting: Context) -> list[tuple[Learner, Sequence[Example], float]]:
-        """Each learner, the examples that the other one selects for it, and its own mean loss over all examples."""
-        losses, examples = self._losses(batch, counting), batch.examples
-        chosen = [[examples[index] for index in hardest(values, self._settings.selected)] for values in losses]
-        means = [float(values.mean()) for values in losses]
-        return list(zip(self._learners, reversed(chosen), means, strict=True))
-
-    def _losses(self, batch: StepBatch, counting: Context) -> list[Tensor]:
-        """The losses of each component on all examples, without dropout; a query is ranked against its update."""
-        losses: list[list[Tensor]] = []
-        for update in batch.updates:
-            with evaluating(self._session.model.weighers), torch.no_grad(), counting():
-                losses.append([self._losses_of(learner.objective, update) for learner in self._learners])
-        return [torch.cat(part) for part in zip(*losses, strict=True)]
-
-    def _losses_of(self, objective: Objective, update: Update) -> Tensor:
-        """The loss of each query of an update."""
-        parts = [outputs_of(objective, micro, self._session) for micro in update.micro_batches]
-        outputs = {
-            name: torch.cat(self._session.gather(torch.cat([part[name] for part in parts]))) for name in parts[0]
-        }
-        return torch.stack(list(objective.losses(outputs, labels_of(update.examples)).values())).sum(dim=0)
-
-    def _train(
-        self, batch: StepBatch, learner: Learner, examples: Sequence[Example], mean_loss: float
-    ) -> dict[str, float]:
-        logs = [learner.update(batch.step, part) for part in batch.cut(examples)]
-        return {**_averaged(logs), "loss_over_all": mean_loss, "selected": float(len(examples))}
-
-    def _train_both(self, batch: StepBatch, counting: Context) -> list[dict[str, float]]:
-        """Without selection, both train on everything in turns, so that documents are counted for both at once."""
-        logs: list[list[dict[str, float]]] = [[] for _ in self._learners]
-        for update in batch.updates:
-            with counting():
-                for learner, lines in zip(self._learners, logs, strict=True):
-                    lines.append(learner.update(batch.step, update))
-        return [_averaged(lines) for lines in logs]
+    model.weighers.train()
+    if not dropout:
+        for tower in model.towers.values():
+            tower.eval()
+            for module in tower.modules():  # transformers computes layers again in training mode only
+                module.training = bool(getattr(module, "gradient_checkpointing", False))
 
 
-def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
-    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
-    session.use_settings(stage)
-    cotraining = spade_options(stage).cotraining
-    return Learner(stage, session) if cotraining is None else CoLearner(stage, cotraining, session)
+def make_optimizer(
+    stage: Stage, parameters: Iterable[nn.Parameter], rates: Mapping[int, float]
+) -> torch.optim.Optimizer:
+    """A fresh optimizer over ``parameters`` with the stage's learning rate, or that of ``rates`` by parameter id."""
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        # as usual with BERT, biases and LayerNorm (the one-dimensional parameters) do not decay
+        key = (rates.get(id(parameter), stage.learning_rate), parameter.ndim > 1)
+        groups.setdefault(key, []).append(parameter)
+    described = [
+        {"params": group, "lr": rate, "full_rate": rate, "weight_decay": stage.weight_decay if decays else 0.0}
+        for (rate, decays), group in groups.items()
+    ]
+    # fused: one pass over each parameter, and no copies of all of them
+    return _KINDS[stage.optimizer](described, lr=stage.learning_rate, fused=True)
 
 
-def hardest(losses: Tensor, count: int) -> list[int]:
-    """The indices of the ``count`` largest of ``losses`` in ascending order; of equal losses, the first.
+def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
+    """Learning rates that differ from the stage's, by parameter id; rates of heads override those of components."""
+    family = architecture_named(model.architecture)
+    rates: dict[int, float] = {}
+    given = {name: rate for name, rate in stage.learning_rates.items() if rate is not None}
+    head_rate = given.pop("head", None)
+    for component, rate in given.items():
+        known = family.components(model.weighers.document)
+        if component not in known:
+            hint = did_you_mean(component, [*known, "head"])
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {component!r}{hint}")
+        rates |= dict.fromkeys(_ids(family.part(model.weighers, component).parameters()), rate)
+    if head_rate is not None:
+        new = _ids(parameter for tower in model.towers.values() for parameter in tower.new_parameters())
+        if not new:
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: head: no tower has a head of its own")
+        rates |= dict.fromkeys(new, head_rate)
+    return rates
 
-    >>> hardest(torch.tensor([0.5, 2.0, 0.1, 2.0]), 2), hardest(torch.tensor([1.0, 1.0, 1.0]), 2)
-    ([1, 3], [0, 1])
+
+def _ids(parameters: Iterable[nn.Parameter]) -> set[int]:
+    return {id(parameter) for parameter in parameters}
+
+
+def learning_rate_share(stage: Stage, step: int) -> float:
+    """The share of every learning rate at ``step`` (from 0): linear warm-up, then linear decay to 0 at the end.
+
+    >>> stage = Stage(name="example", steps=6, batch_size=1, warm_up_steps=2)
+    >>> [learning_rate_share(stage, step) for step in range(6)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
-    indices: list[int] = losses.sort(descending=True, stable=True).indices[:count].tolist()
-    return sorted(indices)
+    warm_up, steps = stage.warm_up_steps, stage.steps
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return (steps - step) / max(1, steps - warm_up) if stage.decay else 1.0
 
 
-def _averaged(logs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: sum(log[name] for log in logs) / len(logs) for name in logs[0]}
+def quadratic_ramp(step: int, ramp_steps: int) -> float:
+    """The share of lambda in force at ``step`` (from 0): ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
+
+    >>> [quadratic_ramp(step, 4) for step in (0, 1, 3, 4)]
+    [0.0625, 0.25, 1.0, 1.0]
+    """
+    return 1.0 if ramp_steps <= 0 else min(1.0, (step + 1) / ramp_steps) ** 2
+
+
+def over_batch(
+    forward: Callable[[MicroBatch], Outputs],
+    micro_batches: Sequence[MicroBatch],
+    loss: Callable[[Outputs], Tensor],
+    gather: Callable[[Tensor], list[Tensor]],
+    process: int,
+    device: torch.device,
+) -> None:
+    """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
+
+    The result does not depend on how the batch is cut; the shares of the processes have to be summed. Several
+    micro-batches are passed forward twice, with the same dropout: first for the outputs alone, then, with the gradient
+    of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
+    ``gather`` gives the rows of each process; ``device``: that of the forward passes, whose random numbers are
+    repeated.
+    """
+    single = len(micro_batches) == 1
+    states, parts = [], []
+    with torch.set_grad_enabled(single):
+        for micro in micro_batches:
+            states.append(random_state(device))
+            parts.append(forward(micro))
+    local = {name: _joined([part[name].detach() for part in parts]) for name in parts[0]}
+    for name, tensor in local.items():
+        tensor.requires_grad_(parts[0][name].requires_grad or not single)
+    if not single:
+        parts.clear()  # ``local`` has copies
+    outputs = {}
+    for name, own in local.items():
+        shares = gather(own.detach())
+        outputs[name] = _joined([*shares[:process], own, *shares[process + 1 :]])
+    loss(outputs).backward()
+    starts = dict.fromkeys(local, 0)
+    for number, micro in enumerate(micro_batches):
+        if not single:
+            set_random_state(states[number], device)
+        live, tensors, gradients = parts[number] if single else forward(micro), [], []
+        for name, output in live.items():
+            gradient = local[name].grad
+            if gradient is not None and output.requires_grad:
+                tensors.append(output)
+                gradients.append(gradient[starts[name] : starts[name] + len(output)])
+            starts[name] += len(output)
+        if tensors:
+            torch.autograd.backward(tensors, gradients)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

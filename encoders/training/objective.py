@@ -11,7 +11,6 @@ from torch.nn import functional
 from encoders.encoding.model import LoadedModel
 from encoders.models import architecture_named
 from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
-from encoders.training.mlm import MaskedLMObjective
 from encoders.training.recipe import SIDES, Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked
 from learned_sparse.core.encoder import Side
@@ -60,9 +59,11 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
     family = architecture_named(model.architecture)
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
     if stage.objective == "mlm":
+        from encoders.training.mlm import MaskedLMObjective
+
         return MaskedLMObjective(stage, model, part)
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
-    if not objective.ranks and any(stage.regularizer.side(side).kind != "none" for side in SIDES):
+    if not objective.ranks and any(stage.regularizer.side(side)[0] != "none" for side in SIDES):
         raise LearnedSparseError(
             f"stage {stage.name}: objective: {stage.objective} has no weights to regularise; leave regularizer out"
         )
@@ -98,7 +99,7 @@ def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tenso
     in_batch = queries @ positives.T * rank.score_scale
     left_out = excluded(rank, known.to(in_batch.device), count)
     if rank.loss == "hinge":
-        return in_batch_hinge(in_batch, left_out[:, :count], rank.margin)
+        return in_batch_hinge(in_batch, left_out[:, :count])
     hard = queries @ negatives.T if rank.others_hard_negatives else _own_hard_scores(queries, negatives)
     return in_batch_nll(in_batch, hard * rank.score_scale, left_out)
 
@@ -111,7 +112,7 @@ def excluded(rank: Rank, known: Tensor, count: int) -> Tensor:
     >>> excluded(Rank(negatives_from=1), torch.zeros(2, 2, dtype=torch.bool), 2).tolist()
     [[False, True], [True, False]]
     """
-    mask = known if rank.mask_known_positives else torch.zeros_like(known)
+    mask = known
     if rank.negatives_from is not None:
         groups = torch.arange(count, device=known.device) // rank.negatives_from
         columns = torch.cat([groups, groups.repeat_interleave(known.shape[1] // count - 1)])
@@ -121,17 +122,6 @@ def excluded(rank: Rank, known: Tensor, count: int) -> Tensor:
         rows = torch.arange(count, device=hard.device)
         hard = hard.view(count, count, hard.shape[1] // count)[rows, rows]  # the hard negatives of each query itself
     return torch.cat([mask[:, :count], hard], dim=1)
-
-
-def negatives_per_query(rank: Rank, known: Tensor) -> float:
-    """Mean number of negatives that a query is ranked against; logged because a silent mistake would change it."""
-    count = len(known)
-    if rank.loss == "pairwise":
-        return (known.shape[1] - count) / count
-    scored = ~excluded(rank, known, count)
-    if rank.loss == "hinge":
-        scored = scored[:, :count]
-    return float(scored.sum(dim=1).float().mean()) - 1
 
 
 def _own_hard_scores(queries: Tensor, negatives: Tensor) -> Tensor:
@@ -175,7 +165,7 @@ def distillation_losses(settings: Distillation, student: Tensor, teacher: Tensor
     if settings.margin_mse:
         losses["margin_mse"] = settings.margin_mse * margin_mse(student, teacher, scored)
     if settings.kl:
-        losses["kl"] = settings.kl * kl_divergence(student, teacher, scored, settings.temperature)
+        losses["kl"] = settings.kl * kl_divergence(student, teacher, scored)
     return losses
 
 
@@ -191,17 +181,16 @@ def margin_mse(student: Tensor, teacher: Tensor, scored: Tensor) -> Tensor:
     return errors.masked_fill(~negatives, 0.0).square().sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
 
 
-def kl_divergence(student: Tensor, teacher: Tensor, scored: Tensor, temperature: float = 1.0) -> Tensor:
-    """``T^2 KL(softmax(teacher / T) || softmax(student / T))`` over the scored documents, ``(queries,)``."""
+def kl_divergence(student: Tensor, teacher: Tensor, scored: Tensor) -> Tensor:
+    """``KL(softmax(teacher) || softmax(student))`` over the scored documents, ``(queries,)``."""
     missing = torch.finfo(student.dtype).min
-    logs = (student / temperature).masked_fill(~scored, missing).log_softmax(dim=1)
-    targets = (teacher / temperature).masked_fill(~scored, missing).log_softmax(dim=1)
-    terms = (targets.exp() * (targets - logs)).masked_fill(~scored, 0.0)
-    return terms.sum(dim=1) * temperature**2
+    logs = student.masked_fill(~scored, missing).log_softmax(dim=1)
+    targets = teacher.masked_fill(~scored, missing).log_softmax(dim=1)
+    return (targets.exp() * (targets - logs)).masked_fill(~scored, 0.0).sum(dim=1)
 
 
-def in_batch_hinge(in_batch: Tensor, excluded: Tensor, margin: float = 1.0) -> Tensor:
-    """UHD-BERT Eq. 8 of each query, (queries,): the sum over others' positives of ``max(0, margin - s+ + s-)``.
+def in_batch_hinge(in_batch: Tensor, excluded: Tensor) -> Tensor:
+    """UHD-BERT Eq. 8 of each query, (queries,): the sum over others' positives of ``max(0, 1 - s+ + s-)``.
 
     ``in_batch`` (queries, queries) as in ``in_batch_nll``; ``excluded``, boolean, has the same shape.
 
@@ -209,5 +198,5 @@ def in_batch_hinge(in_batch: Tensor, excluded: Tensor, margin: float = 1.0) -> T
     [0.5, 0.0]
     """
     diagonal = torch.eye(len(in_batch), dtype=torch.bool, device=in_batch.device)
-    losses = functional.relu(margin - in_batch.diagonal().unsqueeze(1) + in_batch)
+    losses = functional.relu(1 - in_batch.diagonal().unsqueeze(1) + in_batch)
     return losses.masked_fill(diagonal | excluded, 0.0).sum(dim=1)

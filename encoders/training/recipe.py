@@ -1,18 +1,21 @@
-"""A recipe: all settings that decide what a training run computes, frozen and strictly read."""
+"""A recipe: all settings that decide what a training run computes, frozen and strictly read.
+
+Every class checks its own values; ``parse`` says where they come from. Torch is not imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from encoders.backbone.lora import Lora
-from encoders.training.options import StageOptions, read_options
 from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.settings import parse
 
 SIDES = get_args(Side)
 
@@ -48,8 +51,6 @@ class Source:
     scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
     expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
     run: Path | None = None  # TREC run with the candidates for hard negatives
-    weight: float | None = None  # share of the examples drawn; None: in proportion to size
-    min_relevance: int = 1  # smallest relevance of a positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +71,13 @@ class NegativeSource:
     pool: int | None = None  # self, checkpoint: documents searched, drawn at random, with all positives; None: all
     queries: int | None = None  # self, checkpoint: training queries searched, drawn at random; None: all
 
-    def check(self, where: str) -> None:
-        """Raise if the values contradict each other; ``where`` opens the message."""
+    def __post_init__(self) -> None:
         if (self.kind == "checkpoint") != (self.checkpoint is not None):
-            raise LearnedSparseError(f"{where}: kind: checkpoint and 'checkpoint' go together")
+            raise LearnedSparseError("kind: checkpoint and 'checkpoint' go together")
         if not 1 <= self.ranks[0] <= self.ranks[1]:
-            raise LearnedSparseError(f"{where}: ranks {self.ranks[0]} to {self.ranks[1]}; give 1 <= first <= last")
+            raise LearnedSparseError(f"ranks {self.ranks[0]} to {self.ranks[1]}; give 1 <= first <= last")
         if self.share <= 0:
-            raise LearnedSparseError(f"{where}: share {self.share:g}; give a number above 0")
+            raise LearnedSparseError(f"share {self.share:g}; give a number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +85,8 @@ class Negatives(NegativeSource):
     """The hard negatives of a query: from one source, or from several ``sources`` in their shares."""
 
     per_query: int = 1
-    margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
     short: Literal["random", "drop"] = "random"  # queries with too few: fill up with random documents, or leave out
+    margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
     sources: tuple[NegativeSource, ...] = ()
 
     @property
@@ -99,18 +99,14 @@ class Negatives(NegativeSource):
         """``sources``, or the single source that the other fields describe."""
         return self.sources or (self,)
 
-    def check(self, where: str) -> None:
-        """Raise if the values contradict each other; ``where`` opens the message."""
-        super().check(where)
-        described = {name: getattr(self, name) for name in NegativeSource.__dataclass_fields__}
-        if self.sources and described != {name: getattr(NegativeSource(), name) for name in described}:
-            raise LearnedSparseError(f"{where}: with 'sources', 'kind' and ranks are theirs; move them there")
-        for number, source in enumerate(self.sources):
-            source.check(f"{where}: sources[{number}]")
-            if source.kind == "none":
-                raise LearnedSparseError(f"{where}: sources[{number}]: kind: none is not a source")
-        if [source.kind for source in self.sources].count("self") > 1:
-            raise LearnedSparseError(f"{where}: one source of kind: self suffices; leave the others out")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plain, names = NegativeSource(), NegativeSource.__dataclass_fields__
+        if self.sources and any(getattr(self, name) != getattr(plain, name) for name in names):
+            raise LearnedSparseError("with 'sources', 'kind' and ranks are theirs; move them there")
+        kinds = [source.kind for source in self.sources]
+        if "none" in kinds or kinds.count("self") > 1:
+            raise LearnedSparseError("sources: kind: none is not a source, and one source of kind: self suffices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +115,8 @@ class Rank:
 
     loss: Literal["pairwise", "in_batch", "hinge"] = "in_batch"
     weight: float = 1.0  # of this loss beside ``distillation``; 0: distillation alone
-    margin: float = 1.0  # hinge: the score by which a relevant document should win (UHD-BERT Eq. 8)
     others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
     negatives_from: int | None = None  # in_batch, hinge: queries that share their documents as negatives; None: all
-    mask_known_positives: bool = True  # in_batch: leave out documents known to be relevant (the papers are silent)
     score_scale: float = 1.0  # factor of dot products in the loss; both papers: 1
 
 
@@ -134,17 +128,11 @@ class Distillation:
     """
 
     margin_mse: float = 0.0  # squared error of the margins s+ - s- (Hofstaetter et al. 2020)
-    kl: float = 0.0  # divergence of the student's softmax from the teacher's, times the temperature squared
-    temperature: float = 1.0  # kl: the scores of both are divided by it; ``rank: score_scale`` scales the student's
+    kl: float = 0.0  # divergence of the student's softmax from the teacher's; ``score_scale`` scales the student's
 
-    def check(self, where: str, hard_negatives: int) -> None:
-        """Raise if nothing can be distilled; ``where`` opens the message."""
+    def __post_init__(self) -> None:
         if min(self.margin_mse, self.kl) < 0 or self.margin_mse + self.kl <= 0:
-            raise LearnedSparseError(f"{where}: distillation: give 'margin_mse' or 'kl' a weight above 0")
-        if self.temperature <= 0:
-            raise LearnedSparseError(f"{where}: distillation: the temperature is above 0")
-        if hard_negatives == 0:
-            raise LearnedSparseError(f"{where}: distillation needs hard negatives; set negatives: per_query")
+            raise LearnedSparseError("give 'margin_mse' or 'kl' a weight above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,33 +150,91 @@ class Regularizer:
     ramp_steps: int | Mapping[str, int] | None = None  # steps until the full lambda; None: a third of the stage's
     threshold: int | Mapping[str, int] | None = None  # only texts with more terms than this are regularised
 
-    def side(self, side: Side) -> SideRegularizer:
-        """The regulariser of one side."""
-        settings: Any = (self.kind, self.ramp_steps, self.threshold)
-        kind, ramp, threshold = (value.get(side) if isinstance(value, Mapping) else value for value in settings)
-        weight = self.lambda_query if side == "query" else self.lambda_document
-        return SideRegularizer(kind if weight and kind else "none", weight, ramp, threshold)
-
-    def check(self, where: str) -> None:
-        """Raise if a kind or a side is not known; ``where`` opens the message."""
+    def __post_init__(self) -> None:
         for name in ("kind", "ramp_steps", "threshold"):
             value = getattr(self, name)
             for side in value if isinstance(value, Mapping) else ():
                 if side not in SIDES:
-                    raise LearnedSparseError(f"{where}: {name}: {side!r} is no side{did_you_mean(side, SIDES)}")
+                    raise LearnedSparseError(f"{name}: {side!r} is no side{did_you_mean(side, SIDES)}")
         for kind in self.kind.values() if isinstance(self.kind, Mapping) else (self.kind,):
             if kind != "none" and kind not in REGULARIZERS:
                 hint = did_you_mean(kind, ["none", *REGULARIZERS])
-                raise LearnedSparseError(f"{where}: kind: {kind!r} is not a regulariser{hint}")
+                raise LearnedSparseError(f"kind: {kind!r} is not a regulariser{hint}")
+
+    def side(self, side: Side) -> tuple[str, float, int | None, int | None]:
+        """Kind, lambda, ``ramp_steps`` and ``threshold`` of one side; the kind is ``none`` where lambda is 0."""
+        settings: Any = (self.kind, self.ramp_steps, self.threshold)
+        kind, ramp, threshold = (value.get(side) if isinstance(value, Mapping) else value for value in settings)
+        weight = self.lambda_query if side == "query" else self.lambda_document
+        return kind if weight and kind else "none", weight, ramp, threshold
 
 
-class SideRegularizer(NamedTuple):
-    """The regulariser of one side; ``kind`` is ``none`` where lambda is 0."""
+@dataclass(frozen=True, kw_only=True)
+class StageOptions:
+    """Options that one architecture gives its stages; an architecture that is not in ``STAGE_OPTIONS`` has none."""
 
-    kind: str
-    weight: float
-    ramp_steps: int | None
-    threshold: int | None
+
+@dataclass(frozen=True, kw_only=True)
+class SparTermOptions(StageOptions):
+    """SparTerm's joint training."""
+
+    joint: bool = False  # objective: rank: train the gate as well, on L_rank + L_exp (Eq. 9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoTraining:
+    """SpaDE §3.3: examples that are hard for one component train the other one.
+
+    One step of the stage looks at ``select_from`` examples. Each component scores all of them; the ``share`` with its
+    largest losses trains the other component, in updates of ``batch_size`` examples (the last one may be smaller).
+    """
+
+    select_from: int = 1024  # examples of one step, over all processes; the paper selects from the whole training set
+    share: float = 0.3  # tau (§3.3); 1: no selection, both train on everything ("w/o co-training" of Table 6)
+
+    def __post_init__(self) -> None:
+        if self.select_from < 1 or not 0 < self.share <= 1:
+            raise LearnedSparseError("'select_from' is at least 1, 'share' above 0 and at most 1")
+
+    @property
+    def selected(self) -> int:
+        """The number of selected examples: ``share`` of ``select_from``, rounded down, at least 1.
+
+        >>> CoTraining(select_from=100, share=0.29).selected
+        29
+        """
+        return max(1, int(self.share * self.select_from + 1e-9))  # 0.29 * 100 is just below 29
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """SpaDE §3.4: terms that have weight in more than ``gamma`` of the documents lose it.
+
+    Documents are counted in windows of the stage; terms are pruned at the end of each window. A smaller gamma restarts
+    the search for the best weights and patience, as in the published code.
+    """
+
+    gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
+    window: int  # steps
+    schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
+    cumulative: bool = False  # a pruned term stays pruned, as in the published code
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or not all(0 < gamma <= 1 for gamma in (*self.schedule, self.gamma)):
+            raise LearnedSparseError("'window' is at least 1, gamma a share of documents: 0 < gamma <= 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaDEOptions(StageOptions):
+    """SpaDE's pointwise loss, co-training and corpus-level pruning."""
+
+    pointwise: float = 0.0  # lambda of Eq. 12, added where the expansion is trained; the paper's is 1
+    cotraining: CoTraining | None = None
+    pruning: Pruning | None = None
+
+
+STAGE_OPTIONS: Mapping[str, type[StageOptions]] = {"spade": SpaDEOptions, "sparterm": SparTermOptions}
+"""Architecture to the options of its stages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +245,7 @@ class Stage:
     objective: str = "rank"  # or "mlm", masked-LM on documents; or one of the architecture: SparTerm's "gate" (Eq. 8)
     component: str | None = None  # rank: train and search with this component alone; None: the whole model
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
-    options: Any = field(default_factory=StageOptions)  # of the architecture: see ``encoders.training.options``
+    options: Mapping[str, Any] | StageOptions = field(default_factory=StageOptions)  # of ``STAGE_OPTIONS``
     steps: int
     batch_size: int  # queries of one step, over all processes
     micro_batch_size: int | None = None  # at most so many queries in a forward pass: less memory, the same gradient
@@ -220,42 +266,48 @@ class Stage:
 
     def ramp_steps(self, side: Side) -> int:
         """Steps until the regulariser of ``side`` has its full lambda."""
-        steps = self.regularizer.side(side).ramp_steps
+        steps = self.regularizer.side(side)[2]
         return self.steps // 3 if steps is None else steps
 
     @property
     def full_lambda_step(self) -> int:
         """The first step whose weights can be the best: that of the full lambdas, or the last one."""
-        used = (self.ramp_steps(side) for side in SIDES if self.regularizer.side(side).kind != "none")
+        used = (self.ramp_steps(side) for side in SIDES if self.regularizer.side(side)[0] != "none")
         return min(max(used, default=0), self.steps)
 
-    def check(self, where: str, hard_negatives: int) -> None:
-        """Raise if the stage cannot be computed or cannot learn; ``where`` opens the message."""
-        if self.steps < 1 or self.batch_size < 1:
-            raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
-        if self.micro_batch_size is not None and self.micro_batch_size < 1:
-            raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size}; give at least 1")
-        self.regularizer.check(f"{where}: regularizer")
-        if self.objective == "rank":
-            self._check_ranking(where, hard_negatives)
-        elif self.component or self.distillation:
-            raise LearnedSparseError(f"{where}: 'component' and 'distillation' go with objective: rank")
-        self.options.check(self, where)
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "micro_batch_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise LearnedSparseError(f"{name} {value}; give at least 1")
+        if self.objective != "rank" and (self.component or self.distillation):
+            raise LearnedSparseError("'component' and 'distillation' go with objective: rank")
 
-    def _check_ranking(self, where: str, hard_negatives: int) -> None:
-        if hard_negatives == 0 and self.rank.loss == "pairwise":
-            raise LearnedSparseError(f"{where}: the pairwise loss needs hard negatives; set negatives: per_query")
-        if self.distillation is not None:
-            self.distillation.check(where, hard_negatives)
-        if self.rank.weight < 0 or (self.rank.weight == 0 and self.distillation is None):
-            raise LearnedSparseError(f"{where}: rank: weight {self.rank.weight:g}; without distillation it is above 0")
-        group = self.rank.negatives_from
+    def problem(self, hard_negatives: int) -> str | None:
+        """Why the stage cannot be computed or cannot learn, if it cannot."""
+        rank, group = self.rank, self.rank.negatives_from
+        if isinstance(self.options, SparTermOptions) and self.options.joint and self.objective != "rank":
+            return "'joint' goes with objective: rank"
+        if isinstance(self.options, SpaDEOptions) and (self.options.cotraining or self.options.pruning):
+            if self.objective != "rank":
+                return "'cotraining' and 'pruning' go with objective: rank"
+            if self.options.cotraining and self.component is not None:
+                return "'cotraining' excludes 'component'; leave it out"
+        if self.objective != "rank":
+            return None
+        if hard_negatives == 0 and (rank.loss == "pairwise" or self.distillation):
+            return "the pairwise loss and distillation need hard negatives; set negatives: per_query"
+        if rank.weight < 0 or (rank.weight == 0 and self.distillation is None):
+            return f"rank: weight {rank.weight:g}; without distillation it is above 0"
         if group is not None and (group < 1 or self.batch_size % group):
-            raise LearnedSparseError(f"{where}: rank: negatives_from {group} must divide batch_size {self.batch_size}")
-        if (group or self.batch_size) == 1 and (hard_negatives == 0 or self.rank.loss == "hinge"):
-            raise LearnedSparseError(
-                f"{where}: a batch of one query without hard negatives has nothing to rank against"
-            )
+            return f"rank: negatives_from {group} must divide batch_size {self.batch_size}"
+        if (group or self.batch_size) == 1 and (hard_negatives == 0 or rank.loss == "hinge"):
+            return "a batch of one query without hard negatives has nothing to rank against"
+        return None
+
+
+def spade_options(stage: Stage) -> SpaDEOptions:
+    """The options of a stage of SpaDE; the stages of other architectures neither co-train nor prune."""
+    return stage.options if isinstance(stage.options, SpaDEOptions) else SpaDEOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +320,6 @@ class Validation:
     collection: str
     split: str | None = None  # None: dev, or the only split of an ir_datasets:ID
     holdout: int | None = None  # instead of a split: so many training queries, drawn by a hash of their ids or texts
-    expanded: Path | None = None  # predicted queries; None: with holdout those of the source, if it has any
     every: int  # steps
     queries: int | None = None  # of the split, drawn at random; None: all
     pool: int | None = None  # random documents beside the relevant ones; None: all documents
@@ -276,28 +327,13 @@ class Validation:
     rerank: bool = False  # each query ranks its own documents of ``bm25`` instead of the pool
     patience: int | None = None  # a stage ends after so many validations in a row without a better score
 
-    def check(self, where: str) -> None:
-        """Raise if two settings exclude or need each other; ``where`` opens the message."""
-        if self.holdout is not None and (self.split is not None or self.queries is not None):
-            raise LearnedSparseError(f"{where}: 'holdout' excludes 'split' and 'queries'; leave them out, or set null")
-        if self.holdout is not None and self.holdout < 1:
-            raise LearnedSparseError(f"{where}: holdout {self.holdout}; give at least 1")
+    def __post_init__(self) -> None:
+        if self.holdout is not None and (self.holdout < 1 or self.split is not None or self.queries is not None):
+            raise LearnedSparseError("'holdout' is at least 1 and excludes 'split' and 'queries'; set them to null")
         if self.pool is not None and self.bm25 is not None:
-            raise LearnedSparseError(f"{where}: pool and bm25 are different pools; set one of them to null")
+            raise LearnedSparseError("pool and bm25 are different pools; set one of them to null")
         if self.rerank and self.bm25 is None:
-            raise LearnedSparseError(f"{where}: 'rerank' needs 'bm25', the documents to rank")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quantization:
-    """Quantisation of the finished model's weights to impacts.
-
-    By default the factor of the architecture (SPLADE: 100); for a side without one, ``bits`` calibrated on training
-    texts (SparTerm and every sum without log).
-    """
-
-    factor: float | None = None  # the same for both sides, whatever the architecture says
-    bits: int = 8
+            raise LearnedSparseError("'rerank' needs 'bm25', the documents to rank")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +344,6 @@ class Recipe:
     architecture: str
     settings: Mapping[str, Any] = field(default_factory=dict)  # checked by the architecture
     backbone: str = "bert-base-uncased"
-    revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all layers of the backbone
     attention: Literal["bidirectional", "echo", "causal"] = "bidirectional"  # of a decoder LM
     lora: Lora | None = None  # train adapters in place of the backbone; null: all weights
@@ -326,25 +361,25 @@ class Recipe:
     stages: tuple[Stage, ...]
     validation: Validation | None = None
     mix: bool = True  # with validation: take the mixture of components that validates best, if there are mixtures
-    quantization: Quantization = field(default_factory=Quantization)
+    bits: int = 8  # of impacts, where the architecture has no factor from weights to impacts (SPLADE: 100)
     log_every: int = 10
     save_every: int = 1000
 
     def __post_init__(self) -> None:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
-        self.negatives.check(f"recipe {self.model}: negatives")
-        stages = []
+        kind, stages = STAGE_OPTIONS.get(self.architecture, StageOptions), []
         for stage in self.stages:
-            options = read_options(self.architecture, stage.options, f"recipe {self.model}: stage {stage.name}")
+            where = f"recipe {self.model}: stage {stage.name}"
+            options = {} if type(stage.options) is StageOptions else stage.options
+            if isinstance(options, Mapping):
+                if options and kind is StageOptions:
+                    raise LearnedSparseError(f"{where}: architecture {self.architecture} has no options of stages")
+                options = parse(kind, options, f"{where}: options")
             stages.append(replace(stage, options=options))
+            if problem := stages[-1].problem(self.negatives_of(stage).count):
+                raise LearnedSparseError(f"{where}: {problem}")
         object.__setattr__(self, "stages", tuple(stages))  # the recipe is frozen, its options are read here
-        for stage in stages:
-            negatives = self.negatives_of(stage)
-            negatives.check(f"recipe {self.model}: stage {stage.name}: negatives")
-            stage.check(f"recipe {self.model}: stage {stage.name}", negatives.count)
-        if self.validation is not None:
-            self.validation.check(f"recipe {self.model}: validation")
 
     def negatives_of(self, stage: Stage) -> Negatives:
         """The hard negatives of a stage."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints.notes import as_json
-from encoders.training.options import StageOptions
-from encoders.training.recipe import Recipe, Source
+from encoders.training.recipe import Recipe, Source, StageOptions
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
 from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
@@ -34,37 +33,35 @@ def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] 
     ``changes`` set single values of the completed recipe, with dots between levels and numbers for list entries.
     ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
     """
-    path = _path(str(name), Path())
     values = recipe_values(name, changes=changes, data=data)
-    _refuse_old_keys(values, str(path))
-    return parse(Recipe, values, str(path))
+    _refuse_old_keys(values, str(name))
+    return parse(Recipe, values, str(_path(str(name), Path())))
 
 
+_ONE_VALUE = "it has one value now; leave it out"
 _OLD_KEYS = {
     "scope": "a step has the same gradient in any micro-batches, and its regulariser is that of all its texts; "
     "rank: {negatives_from: N} takes in-batch negatives from N queries",
-    "documents": "positives and hard negatives are regularised as one batch",
     "validate": "write validate_every: 0",
     "head_learning_rate": "write learning_rates: {head: RATE}",
-    "first_rank": "write ranks: [FIRST, LAST]",
-    "last_rank": "write ranks: [FIRST, LAST]",
-    "teacher_temperature": "temperature is that of teacher and student",
-    "student_temperature": "temperature is that of teacher and student",
-    "texts": "quantisers are calibrated on 1,000 texts",
-    "gate": "write options: {negative_weight: ..., positive_weight: ...}",
+    **dict.fromkeys(("first_rank", "last_rank"), "write ranks: [FIRST, LAST]"),
+    "quantization": "write bits: BITS; --quantization-factor of learned_sparse.encode sets a factor",
+    "revision": "give the folder of that revision as backbone (hf download ID --revision REVISION)",
+    "components": "cotraining is of SpaDE's two components; leave it out",
+    **dict.fromkeys(("mask_known_positives", "temperature", "begin", "min_relevance"), _ONE_VALUE),
     **{key: f"write options: {{{key}: ...}}" for key in ("joint", "pointwise", "cotraining", "pruning")},
 }
 """Keys of earlier versions, and what replaces them."""
 
 
-def _refuse_old_keys(values: Any, where: str) -> None:
+def _refuse_old_keys(values: Any, where: str, options: Any = None) -> None:
     """Raise if a mapping below ``values`` has a key of an earlier version; ``options`` have some of the same names."""
     children = values.items() if isinstance(values, Mapping) else enumerate(values) if isinstance(values, list) else ()
     for key, value in children:
-        if key in _OLD_KEYS:
+        if key in _OLD_KEYS and values is not options:
             raise LearnedSparseError(f"{where}: {key!r} is gone: {_OLD_KEYS[key]}")
-        if key not in ("options", "settings"):
-            _refuse_old_keys(value, where)
+        if key != "settings":
+            _refuse_old_keys(value, where, value if key == "options" else None)
 
 
 def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
@@ -72,7 +69,12 @@ def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str
     values = resolved(_path(str(name), Path()))
     if data:
         values["data"] = [data_source(spelling) for spelling in data]
-    for key, value in changes.items() if isinstance(changes, Mapping) else map(_parsed_change, changes):
+    for change in changes if not isinstance(changes, Mapping) else ():
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
+        _change(values, key, read_yaml_text(text, f"--set {change}"))
+    for key, value in changes.items() if isinstance(changes, Mapping) else ():
         _change(values, key, value)
     return values
 
@@ -196,8 +198,9 @@ def stated(settings: Any) -> dict[str, Any]:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        if value != default and not (isinstance(value, StageOptions) and value == type(value)()):
-            found[field.name] = _stated_value(value)
+        plain = _stated_value(value)
+        if value != default and not (isinstance(default, StageOptions) and not plain):
+            found[field.name] = plain
     return found
 
 
@@ -211,28 +214,19 @@ def _stated_value(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """The differences of two mappings, as ``key: old -> new``."""
-    lines = []
-    for key in sorted({*old, *new}):
-        before, after = _numbered(old.get(key)), _numbered(new.get(key))
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            lines += differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            lines.append(f"{prefix}{key}: {before!r} -> {after!r}")
-    return lines
+    before, after = _leaves(old, ""), _leaves(new, "")
+    pairs = [(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
+    return [f"{key}: {first!r} -> {second!r}" for key, first, second in pairs if first != second]
 
 
-def _numbered(value: Any) -> Any:
-    """A list as a mapping by index."""
-    return {str(index): item for index, item in enumerate(value)} if isinstance(value, list) else value
-
-
-def _parsed_change(change: str) -> tuple[str, Any]:
-    key, equals, text = change.partition("=")
-    if not equals:
-        raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
-    return key, read_yaml_text(text, f"--set {change}")
+def _leaves(value: Any, prefix: str) -> dict[str, Any]:
+    """Values by their key, with dots between levels and numbers for list entries."""
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
+    if children is None:
+        return {prefix[1:]: value}
+    return {key: leaf for name, child in children for key, leaf in _leaves(child, f"{prefix}.{name}").items()}
 
 
 def _change(values: dict[str, Any], key: str, value: Any) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import logging
 import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import accelerate
 import numpy as np
@@ -23,7 +21,8 @@ import numpy.typing as npt
 import scipy.sparse
 import torch
 from accelerate.state import AcceleratorState
-from torch import Tensor
+from accelerate.utils import broadcast_object_list
+from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, choose_device, limit_threads, training_precision
 from encoders.backbone.towers import TermTable
@@ -34,21 +33,17 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import SIDES, architecture_named
 from encoders.models.token_weights import QUERY_WEIGHTS
-from encoders.training.data.mining import EncodeSide, best_documents
+from encoders.training.data.mining import best_documents
 from encoders.training.data.negatives import Rank
-from encoders.training.optimizing import evaluating
-from encoders.training.options import spade_options
-from encoders.training.pruning import Pruner
-from encoders.training.recipe import Quantization, Recipe, Stage
-from encoders.training.recipe_file import to_mapping
-from encoders.training.state.journal import Track
-from encoders.training.validation import TermCounts, Vectors
+from encoders.training.recipe import Recipe, Stage, spade_options
+from encoders.training.validation import Vectors
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 IDF_DOCUMENTS = 20_000
 """Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
@@ -71,20 +66,20 @@ class Session:
         if not torch.distributed.is_initialized():  # an earlier run in this process may have had another device
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
         self.processes = accelerate.Accelerator(
-            cpu=device == "cpu", kwargs_handlers=[waiting], log_with=checked_trackers(trackers), project_dir=folder
+            cpu=device == "cpu", kwargs_handlers=[waiting], log_with=list(trackers) or None, project_dir=folder
         )
-        _check_launcher(self.processes.state)
+        _check_launcher(self.processes.state, trackers)
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
-        bias = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
+        bias: dict[str, Any] = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
         lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            revision=recipe.revision, max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
+            max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
         )  # fmt: skip
         if recipe.gradient_checkpointing and True not in [t.recompute_layers() for t in self.model.towers.values()]:
             raise LearnedSparseError("gradient_checkpointing: no tower of this model has layers; set it to false")
@@ -101,46 +96,46 @@ class Session:
                     f"{self.num_processes} processes; start fewer"
                 )
 
-    def use_settings(self, stage: Stage | None) -> None:
-        """Rebuild both sides with the settings of ``stage``, or with those of the finished model if None.
+    def use_settings(self, stage: Stage | None, mixture: Mapping[str, Any] | None = None) -> None:
+        """Rebuild both sides with what training has learned and with the settings of ``stage``; the towers stay.
 
-        The towers stay the same, and so does what training has learned.
+        Without a stage, the model of the checkpoint: what was learned and the best ``mixture`` become its settings.
         """
-        if not any(part.settings for part in self.recipe.stages):
-            return
-        changes = {} if stage is None else dict(stage.settings)
-        where, allowed = f"stage {stage.name if stage else ''}: settings", self.family.stage_settings
+        changes, family, model = {} if stage is None else stage.settings, self.family, self.model
+        where, allowed = f"stage {stage.name if stage else ''}: settings", family.stage_settings
         for name in sorted(changes.keys() - allowed):
             hint = did_you_mean(name, allowed) if allowed else "; no setting of this architecture can"
             raise LearnedSparseError(f"{where}: {name!r} cannot change by stage{hint}")
-        learned = self.family.learned(self.model.weighers.document)
-        settings = parse(self.family.settings, {**as_json(self.model.settings), **learned, **changes}, where)
-        weighers = self.family.build(settings, self.model.towers, _vocabulary_of(self.model))
-        self.model.weighers = weighers.to(self.device)
+        learned = {**family.learned(model.weighers.document), **changes, **(mixture or {})}
+        if not learned or (stage is not None and not any(part.settings for part in self.recipe.stages)):
+            return
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
+        settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
+        model.weighers = family.build(settings, model.towers, _vocabulary_of(model)).to(self.device)
+        if stage is None:
+            model.settings = settings
+            model.quantizers = {side: family.quantizer(settings, side) for side in SIDES}
         self._encoders.clear()
-
-    def pruner(self, stage: Stage) -> Pruner | None:
-        """Prunes terms in ``stage``, if the stage has pruning."""
-        if spade_options(stage).pruning is None:
-            return None
-        document = self.family.prunable(self.model.weighers.document)
-        return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """The rows of each process, in their order; processes may have different numbers of rows."""
         if self.num_processes == 1:
             return [tensor]
         sizes: list[int] = self.processes.gather(torch.tensor([len(tensor)], device=self.device)).tolist()
-        padding = tensor.new_zeros((max(sizes) - len(tensor), *tensor.shape[1:]))
         if max(sizes) == 0:
             return [tensor] * len(sizes)
-        rows: Tensor = self.processes.gather(torch.cat([tensor, padding]))
+        rows: Tensor = self.processes.gather(self.processes.pad_across_processes(tensor))
         return [part[:size] for part, size in zip(rows.split(max(sizes)), sizes, strict=True)]
 
-    def reduce(self, tensor: Tensor) -> Tensor:
+    def gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The rows of all processes."""
+        gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()
+        return gathered
+
+    def sum(self, tensor: Tensor) -> Tensor:
         """The sum over the processes."""
-        reduced: Tensor = self.processes.reduce(tensor, reduction="sum")
-        return reduced
+        summed: Tensor = tensor if self.num_processes == 1 else self.processes.reduce(tensor, reduction="sum")
+        return summed
 
     def if_main(self, action: Callable[[], object]) -> None:
         """Do ``action`` in the main process, while the others wait."""
@@ -148,30 +143,15 @@ class Session:
             action()
         self.processes.wait_for_everyone()
 
-    def on_main(self, compute: Callable[[], tuple[float, float]]) -> tuple[float, float]:
+    def on_main(self, compute: Callable[[], T]) -> T:
         """The result of ``compute`` in the main process, in every process."""
-        pair = compute() if self.processes.is_main_process else (0.0, 0.0)
-        if self.num_processes > 1:
-            first, second = self.reduce(torch.tensor(pair, dtype=torch.float64, device="cpu").to(self.device)).tolist()
-            return first, second
-        return pair
-
-    def autocast(self) -> AbstractContextManager[None]:
-        """bfloat16 for matrix products if the recipe says so; the weights stay float32."""
-        return autocast(self.precision, self.device)
-
-    def start_trackers(self) -> Track | None:
-        """Start the trackers; returns the function that reports numbers to them, None if there are none."""
-        if not self.processes.log_with:
-            return None
-        self.processes.init_trackers(self.recipe.model, config={"recipe": json.dumps(to_mapping(self.recipe))})
-        track: Track = self.processes.log
-        return track
+        (result,) = broadcast_object_list([compute() if self.processes.is_main_process else cast("T", None)])
+        return cast("T", result)
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
         module = self.family.part(self.model.weighers, component).side(side)
-        with evaluating(module), self.autocast():
+        with evaluating(module), autocast(self.precision, self.device):
             if (side, component) not in self._encoders:
                 self._encoders[side, component] = CheckpointEncoder(
                     module,
@@ -184,179 +164,132 @@ class Session:
             batch = encode_texts(self._encoders[side, component], texts)
         return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
-    def encode_side(self, checkpoint: str | None, component: str | None = None) -> EncodeSide:
-        """Gives weights of texts by both sides of ``checkpoint``, or of the current model or one component of it."""
-        if checkpoint is None:
-            return functools.partial(self.encode, component=component)
-        sides = {side: load_encoder(checkpoint, side, device=str(self.device)) for side in SIDES}
-        return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
-
-    def ranking(self, checkpoint: str | None, component: str | None = None, counts: TermCounts | None = None) -> Rank:
+    def ranking(
+        self, checkpoint: str | None, component: str | None, observe: Callable[[Side, Vectors], None] | None = None
+    ) -> Rank:
         """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
 
-        All processes search, each its share of the documents. ``counts`` gets the weights of all texts.
+        All processes search, each its share of the documents. ``observe`` gets the weights of all texts.
         """
-        encode = self.encode_side(checkpoint, component)
+        sides = {} if checkpoint is None else {s: load_encoder(checkpoint, s, device=str(self.device)) for s in SIDES}
 
-        def counted(side: Side, texts: Sequence[str]) -> Vectors:
-            vectors = encode(side, texts)
-            if counts is not None:
-                counts.add(side, vectors)
+        def encode(side: Side, texts: Sequence[str]) -> Vectors:
+            vectors = encode_texts(sides[side], texts).to_scipy() if sides else self.encode(side, texts, component)
+            if observe is not None:
+                observe(side, vectors)
             return vectors
 
         return functools.partial(
-            best_documents, counted, process=self.process_index, processes=self.num_processes,
-            gather=self._gather_array,
-        )  # fmt: skip
+            best_documents, encode, process=self.process_index, processes=self.num_processes, gather=self.gather_array
+        )
 
-    def total(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The sum of an array over the processes."""
-        summed: npt.NDArray[np.float64] = self._gather_array(values[None]).sum(axis=0)
-        return summed
+    def start_from(self, documents: Sequence[str]) -> None:
+        """Set start values by the document frequencies (df) of terms in ``documents``.
 
-    def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()
-        return gathered
-
-    def add_idf_bias(self, documents: Sequence[str]) -> None:
-        """Add ``idf_bias * ln((N + 1) / (df + 1))`` to the output bias of every term, df counted in ``documents``.
-
-        An untrained head then starts near tf-idf; a short run moves a bias as little as any other parameter. Towers
-        that give no term weights (gates) or have no output over the vocabulary stay as they are.
+        A table of query weights gets ``ln((N + 1) / (df + 1)) / ln(N + 1)``. ``idf_bias * ln((N + 1) / (df + 1))`` is
+        added to the output bias of every term: an untrained head then starts near tf-idf; a short run moves a bias as
+        little as any other parameter. Towers that give no term weights (gates) or have no output over the vocabulary
+        stay as they are.
         """
-        names = self.family.trained_by_ranking(self.model.settings)
-        biases = self.recipe.idf_bias * inverse_document_frequencies(self.model, documents)
-        if True not in [self.model.towers[name].add_to_bias(biases) for name in names]:
-            raise LearnedSparseError(
-                "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
-            )
-
-    def check_start(self, terms: float) -> None:
-        """Warn of start values for another kind of backbone; ``terms``: mean number of terms of a document."""
-        recipe, size = self.recipe, next(iter(self.model.towers.values())).vocabulary_size
-        if recipe.idf_bias and is_sparse_encoder(recipe.backbone, recipe.revision):
+        recipe, towers = self.recipe, self.model.towers
+        frequencies = inverse_document_frequencies(self.model, documents)
+        if QUERY_WEIGHTS in towers:
+            with torch.no_grad():
+                cast(TermTable, towers[QUERY_WEIGHTS]).weights.copy_(frequencies / math.log(len(documents) + 1))
+        if not recipe.idf_bias:
+            return
+        if is_sparse_encoder(recipe.backbone):
             _logger.warning(
                 "backbone %s is a sparse encoder already, which idf_bias %g changes for the worse; "
                 "--set idf_bias=0, or take the recipe fine-tune-splade", recipe.backbone, recipe.idf_bias,
             )  # fmt: skip
-        elif terms > size / 2:
-            _logger.warning(
-                "at step 1 documents have weight in %d of %d terms; a lower output_bias (a backbone without masked-LM "
-                "head) or a higher idf_bias gives fewer, for instance --set idf_bias=0.75", terms, size,
-            )  # fmt: skip
-
-    def begin_query_weights(self, documents: Sequence[str]) -> None:
-        """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""
-        if not self.has_query_weights:
-            return
-        weights = inverse_document_frequencies(self.model, documents) / math.log(len(documents) + 1)
-        with torch.no_grad():
-            cast(TermTable, self.model.towers[QUERY_WEIGHTS]).weights.copy_(weights)
-
-    @property
-    def has_query_weights(self) -> bool:
-        """Whether queries have a table of weights."""
-        return QUERY_WEIGHTS in self.model.towers
+        names = self.family.trained_by_ranking(self.model.settings)
+        if True not in [towers[name].add_to_bias(recipe.idf_bias * frequencies) for name in names]:
+            raise LearnedSparseError(
+                "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
+            )
 
     def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
         """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
-        apply_learned_settings(self.model, mixture, self.device)
+        self.use_settings(None, mixture)
         self._encoders.clear()
-        self.model.quantizers = {side: self._quantizer(self.recipe.quantization, side, texts[side]) for side in SIDES}
+        self.model.quantizers = {
+            side: self.model.quantizers[side] or self._calibrated(side, texts[side]) for side in SIDES
+        }
         return self.model
 
-    def _quantizer(self, settings: Quantization, side: Side, texts: Sequence[str]) -> Quantizer:
-        """The recipe's factor, else the architecture's, else calibrated bits; 1 for weights that are whole numbers."""
-        if settings.factor is not None:
-            return Quantizer(settings.factor)
-        default = self.model.quantizers[side]
-        if default is not None:
-            return default
+    def _calibrated(self, side: Side, texts: Sequence[str]) -> Quantizer:
+        """Calibrated on ``texts`` to the bits of the recipe; 1 for weights that are whole numbers."""
         values = self.encode(side, texts).data
         if len(values) > 0 and np.array_equal(values, np.rint(values)):
             return Quantizer(1.0)
-        return Quantizer.calibrate(values, settings.bits)
+        return Quantizer.calibrate(values, self.recipe.bits)
 
 
 class Stopping:
-    """Ends a run early: in the ``with`` block, Ctrl-C and SIGTERM end it after the current step, a second one at once.
-
-    The run also ends when ``max_seconds`` have passed.
-    """
+    """Whether to end a run early: when ``max_seconds`` have passed, or by a signal, which sets ``interrupted``."""
 
     def __init__(self, max_seconds: float | None, session: Session) -> None:
         self.interrupted = False
-        self._until = None if max_seconds is None else time.monotonic() + max_seconds
+        self._until = math.inf if max_seconds is None else time.monotonic() + max_seconds
         self._session = session
-        self._handlers: dict[int, Any] = {}
-
-    def __enter__(self) -> Stopping:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._interrupt)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._restore_handlers()
 
     def now(self) -> bool:
         """Whether to end after this step; the same in all processes."""
-        stop = self.interrupted or (self._until is not None and time.monotonic() >= self._until)
+        stop = self.interrupted or time.monotonic() >= self._until
         if self._session.num_processes == 1:
             return stop
         votes = torch.tensor([float(stop), float(self.interrupted)], device=self._session.device)
-        total = self._session.reduce(votes)
-        self.interrupted = bool(total[1] > 0)
-        return bool(total[0] > 0)
+        stops, interruptions = self._session.sum(votes).tolist()
+        self.interrupted = interruptions > 0
+        return bool(stops > 0)
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self.interrupted = True
-        self._restore_handlers()
-        _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """In the ``with`` block, Ctrl-C and SIGTERM end the run after the current step, a second one at once."""
+        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.getsignal(number) for number in numbers}
 
-    def _restore_handlers(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers.clear()
+        def interrupt(*_: object) -> None:
+            self.interrupted = True
+            restore()
+            _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        for number in numbers:
+            signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            restore()
 
 
-def checked_trackers(trackers: Sequence[Any]) -> list[Any] | None:
-    """``trackers`` as accelerate takes them; raise if the package of one is missing."""
-    known = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}
-    for tracker in trackers:
-        if isinstance(tracker, str) and tracker not in known:
-            raise LearnedSparseError(f"--log-with {tracker}{did_you_mean(tracker, [*known, 'jsonl'])}")
-        names = known.get(tracker, ()) if isinstance(tracker, str) else ()
-        if names and not any(importlib.util.find_spec(name) for name in names):
-            raise LearnedSparseError(f"--log-with {tracker}: the package {names[0]} is missing: install it")
-    return list(trackers) or None
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """``module`` in evaluation mode; each of its submodules gets its mode back at the end."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
-def _check_launcher(state: AcceleratorState) -> None:
-    """Raise if accelerate was configured for a precision or a division of the model that is not done here."""
-    if state.mixed_precision != "no":
+def _check_launcher(state: AcceleratorState, trackers: Sequence[Any]) -> None:
+    """Raise if accelerate is told what it would not do here, or would leave out: a tracker without its package."""
+    configured = f"mixed_precision {state.mixed_precision}", state.distributed_type.name
+    if state.mixed_precision != "no" or configured[1] in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
         raise LearnedSparseError(
-            f"accelerate's mixed_precision {state.mixed_precision} has no effect here; set it to 'no' "
-            "(accelerate config), and precision in the recipe"
+            f"accelerate's {' or '.join(configured)} has no effect here; give accelerate config mixed_precision 'no' "
+            "and multi-GPU, and set precision in the recipe"
         )
-    if state.distributed_type.name in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
-        raise LearnedSparseError(f"accelerate's {state.distributed_type.name} is not supported; use multi-GPU")
-
-
-def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:
-    """Put the settings found in training and those of the best ``mixture`` into the model, and rebuild its sides.
-
-    The towers stay the same. A model without such settings is not changed.
-    """
-    family = architecture_named(model.architecture)
-    learned = {**family.learned(model.weighers.document), **(mixture or {})}
-    if not learned:
-        return
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
-    where = f"{model.architecture}: found in training"
-    model.settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
-    model.weighers = family.build(model.settings, model.towers, _vocabulary_of(model)).to(device)
-    model.quantizers = {side: family.quantizer(model.settings, side) for side in SIDES}
+    for tracker, packages in {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}.items():
+        if tracker in trackers and not any(map(importlib.util.find_spec, packages)):
+            raise LearnedSparseError(f"--log-with {tracker}: the package {packages[0]} is missing: install it")
 
 
 def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:

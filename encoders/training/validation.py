@@ -9,23 +9,25 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.models.architecture import Mixture
 from encoders.training.data.examples import Judged
-from encoders.training.data.negatives import Rank, bm25_run, draw
+from encoders.training.data.negatives import bm25_run, draw
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import IfMain, TextStore, TextStores, call, query_key, text_key
 from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
-from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import run_file
 from learned_sparse.core.records import EXPANDED, Document, Query
+
+if TYPE_CHECKING:
+    from encoders.training.session import Session
 
 _logger = logging.getLogger(__name__)
 
@@ -33,16 +35,10 @@ Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
 Encode = Callable[[Side, Sequence[str], str | None], Vectors]
 """``(side, texts, component)`` to weights; component None: the whole model."""
 Floats = npt.NDArray[np.float64]
-Score = tuple[float, int]
-"""MRR@10, and the index of the mixture that reaches it; -1 if nothing is mixed."""
 
 DEPTH = 10
 """Hits of each query that are validated: MRR@10."""
 _MAX_CELLS = 4_000_000  # numbers held at once in the search for a mixture
-_RERANKED_AT_ONCE = 32
-"""Queries whose candidates are encoded together: with 1,000 each, some gigabytes of vectors of six UHD buckets."""
-C = TypeVar("C", bound=str | None)
-Part = tuple[Sequence[str], Sequence[str], Mapping[C, tuple[Vectors, Vectors]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,33 +62,28 @@ def hold_out(sources: Sequence[LoadedSource], settings: Validation) -> tuple[lis
     ``settings``. Examples of a drawn query are left out of every source, also under another id with an equal text.
     """
     count, name = settings.holdout or 0, load_collection(settings.collection).name
-    drawn_from = [part.collection in (None, name) for part in sources]
-    keys = sorted(
-        {key for part, own in zip(sources, drawn_from, strict=True) if own for key in part.examples.query_keys()}
-    )
+    drawn_from = [part for part in sources if part.collection in (None, name)]
+    keys = sorted({key for part in drawn_from for key in part.examples.query_keys()})
     if not keys:
         raise LearnedSparseError(
             f"validation: holdout: no source has documents of {name}; set validation: collection to that of a source"
         )
     drawn = frozenset(keys[:count])
-    judged = [part.examples.judged(drawn) for part, own in zip(sources, drawn_from, strict=True) if own]
+    judged = tuple(part.examples.judged(drawn) for part in drawn_from)
     texts = frozenset(query_key(text) for queries in judged for text in queries.queries.values())
-    kept = [part.examples.without(drawn if own else (), texts) for part, own in zip(sources, drawn_from, strict=True)]
-    if not all(map(len, kept)):
+    kept = [
+        replace(part, examples=part.examples.without(drawn if part in drawn_from else (), texts)) for part in sources
+    ]
+    if not all(len(part.examples) for part in kept):
         raise LearnedSparseError(
             f"validation: holdout: {count:,} of {len(keys):,} training queries leave a source without examples; "
             "hold out fewer"
         )
-    before, after = (sum(map(len, parts)) for parts in ([part.examples for part in sources], kept))
-    _logger.info(
-        "validation: %s of %s training queries are held out, with %s of %s examples",
-        f"{len(drawn):,}", f"{len(keys):,}", f"{before - after:,}", f"{before:,}",
-    )  # fmt: skip
-    parts = [replace(part, examples=examples) for part, examples in zip(sources, kept, strict=True)]
-    files = [part.source.expanded for part, own in zip(sources, drawn_from, strict=True) if own]
-    expanded = next((file for file in files if file is not None), None)
-    held_out = HeldOut(judged=tuple(judged), queries=len(drawn), examples=before - after, expanded=expanded)
-    return parts, held_out
+    before, after = (sum(len(part.examples) for part in parts) for parts in (sources, kept))
+    counts = len(drawn), len(keys), before - after, before
+    _logger.info("validation: %d of %d training queries are held out, with %d of %d examples", *counts)
+    expanded = next((part.source.expanded for part in drawn_from if part.source.expanded is not None), None)
+    return kept, HeldOut(judged=judged, queries=len(drawn), examples=before - after, expanded=expanded)
 
 
 class Validator:
@@ -111,7 +102,7 @@ class Validator:
         """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` for settings with ``holdout``."""
         stores = stores or TextStores()
         collection = load_collection(settings.collection)
-        expanded = settings.expanded or (held_out.expanded if held_out is not None else None)
+        expanded = None if held_out is None else held_out.expanded
         documents = stores.documents(collection, expanded=expanded)  # several times: all of them may not fit in memory
         known = dict.fromkeys(document.id for document in documents)
         extra: Sequence[Document] = ()
@@ -123,7 +114,11 @@ class Validator:
         if settings.bm25 is None:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
         else:
-            run = self._bm25(settings.bm25, collection.name, documents, known, if_main)
+            queries = [Query(id, text) for id, text in self._queries.items()]
+            digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
+            path = run_file(collection.name, f"validation-{digest}", "bm25")  # other queries have another file
+            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path, if_main=if_main)
+            run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = TextStore(chain(documents, extra), keep=ids)
         self._candidates = run if settings.rerank else None
@@ -137,87 +132,53 @@ class Validator:
             digest.update(json.dumps(self._candidates).encode())
         return digest.hexdigest()
 
-    def _bm25(
-        self, depth: int, name: str, documents: Iterable[Document], known: Container[str], if_main: IfMain
-    ) -> dict[str, list[str]]:
-        """BM25's documents of each query."""
-        queries = [Query(id, text) for id, text in self._queries.items()]
-        digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
-        path = run_file(name, f"validation-{digest}", "bm25")  # trainings of other queries have another file
-        run = bm25_run(queries, documents, depth, collection=name, run=path, if_main=if_main)
-        hits = {query: [id for id, _ in run.get(query, ())] for query in self._queries}
-        if (unknown := next((id for ids in hits.values() for id in ids if id not in known), None)) is not None:
-            raise LearnedSparseError(f"{path}: document {unknown!r} is not in the validation collection {name}")
-        if empty := sum(not ids for ids in hits.values()):
-            _logger.warning("BM25: no documents for %s of %s validation queries", f"{empty:,}", f"{len(hits):,}")
-        return hits
-
-    def by_search(self, component: str | None) -> bool:
-        """Whether ``score`` is one search in the pool, which all processes can share."""
-        return self._candidates is None and (component is not None or not self.mixtures)
-
     def score(
-        self,
-        encode: Encode,
-        component: str | None = None,
-        rank: Rank | None = None,
-        others: dict[str, float] | None = None,
-    ) -> Score:
-        """MRR@10 of one component, or of the best mixture of all; of the model as it is if there are no mixtures.
+        self, session: Session, component: str | None
+    ) -> tuple[float, Mapping[str, Any] | None, dict[str, float]]:
+        """MRR@10 of one component or of the whole model, the settings of its best mixture, and other measures.
 
-        ``rank`` searches the pool by the same weights as ``encode``, where that is all that is needed. ``others`` gets
-        nDCG@10, unless mixtures are tried.
+        A model with mixtures has the score of the best one, of equal ones the first. Other measures, of one search in
+        the pool: nDCG@10, mean terms of a text, and FLOPS, the mean number of terms that query and document share.
         """
-        if rank is not None and self.by_search(component):
-            asked = [Query(id, text) for id, text in self._queries.items()]
-            return self._measured(rank(asked, self._pool, DEPTH), others), -1
-        if component is None and self.mixtures:
-            return self.best_mixture(encode)
-        run: dict[str, list[tuple[str, float]]] = {}
-        for queries, documents, vectors in self._parts(encode, [component]):
-            run |= search(*vectors[component], queries, documents, DEPTH)
-        return self._measured(run, others), -1
+        mixtures = self.mixtures if component is None else ()
+        if self._candidates is not None or mixtures:
+            tried = mixtures or [Mixture({}, {component: 1.0})]  # type: ignore[dict-item]  # None: the whole model
+            score, best = session.on_main(lambda: self._best(session.encode, tried))
+            return score, mixtures[best].settings if mixtures else None, {}
+        counts: dict[Side, Floats] = {}
 
-    def _measured(self, run: Mapping[str, Sequence[tuple[str, float]]], others: dict[str, float] | None) -> float:
-        if others is not None:
-            others["nDCG@10"] = round(ndcg(run, self.positives, DEPTH), 6)
-        return mean_reciprocal_rank(run, self.positives, DEPTH)
+        def count(side: Side, vectors: Vectors) -> None:
+            terms = np.bincount(vectors.indices[vectors.data > 0], minlength=vectors.shape[1])
+            counts[side] = counts.get(side, 0) + np.append(terms, vectors.shape[0]).astype(float)
 
-    def best_mixture(self, encode: Encode) -> Score:
-        """MRR@10 of the best mixture and its index, of equal ones the first."""
-        names = list(dict.fromkeys(name for mixture in self.mixtures for name in mixture.factors))
-        total = np.zeros(len(self.mixtures))
-        for queries, documents, vectors in self._parts(encode, names):
-            scores = mixture_scores(self.mixtures, vectors, queries, documents, self.positives, DEPTH)
-            total += scores * len(queries)
-        best = int(total.argmax())
-        return float(total[best]) / len(self.positives), best
+        rank = session.ranking(None, component, count)  # all processes, each its share of the documents
+        run = rank([Query(id, text) for id, text in self._queries.items()], self._pool, DEPTH)
+        own = counts.get("document", np.zeros_like(counts["query"]))  # a process may have no documents
+        queries, documents = (
+            sums[:-1] / sums[-1] for sums in (counts["query"], session.gather_array(own[None]).sum(axis=0))
+        )
+        measures = {
+            "nDCG@10": (ndcg(run, self.positives, DEPTH), 6),
+            "terms per query": (queries.sum(), 4),
+            "terms per document": (documents.sum(), 4),
+            "FLOPS": (queries @ documents, 4),
+        }
+        others = {name: round(float(value), digits) for name, (value, digits) in measures.items()}
+        return mean_reciprocal_rank(run, self.positives, DEPTH), None, others
 
-    def _parts(self, encode: Encode, components: Sequence[C]) -> Iterator[Part[C]]:
-        """Ids of queries, ids of the documents they are ranked over, and the vectors of both by component.
-
-        All queries and the pool; or when re-ranking, each query and its candidates, encoded for a few queries at once:
-        the candidates of all of them would not fit into memory.
-        """
-        candidates = self._candidates
-        if candidates is None:
-            ids = list(self._queries)
-            yield ids, self._pool.ids, {name: self._vectors(encode, name, ids, self._pool.ids) for name in components}
-            return
-        for start in range(0, len(self._queries), _RERANKED_AT_ONCE):
-            queries = list(self._queries)[start : start + _RERANKED_AT_ONCE]
-            documents = list(dict.fromkeys(id for query in queries for id in candidates[query]))
-            rows = {id: row for row, id in enumerate(documents)}
-            vectors = {name: self._vectors(encode, name, queries, documents) for name in components}
-            for number, query in enumerate(queries):
-                if own := [rows[id] for id in candidates[query]]:
-                    yield [query], candidates[query], {name: (q[[number]], d[own]) for name, (q, d) in vectors.items()}
-
-    def _vectors(
-        self, encode: Encode, component: str | None, queries: Sequence[str], documents: Sequence[str]
-    ) -> tuple[Vectors, Vectors]:
-        encoded = encode("document", [self._pool[id] for id in documents], component)
-        return encode("query", [self._queries[id] for id in queries], component), encoded
+    def _best(self, encode: Encode, mixtures: Sequence[Mixture]) -> tuple[float, int]:
+        """MRR@10 of the best mixture and its index; queries rank the pool, or each its own candidates."""
+        names, ids = list(dict.fromkeys(chain(*(mixture.factors for mixture in mixtures)))), list(self._queries)
+        total = np.zeros(len(mixtures))
+        groups: Iterable[tuple[Sequence[str], Sequence[str]]] = [(ids, self._pool.ids)]
+        if self._candidates is not None:
+            groups = [([id], self._candidates[id]) for id in ids if self._candidates[id]]
+        for queries, documents in groups:
+            texts = [self._queries[id] for id in queries], [self._pool[id] for id in documents]
+            vectors = {name: (encode("query", texts[0], name), encode("document", texts[1], name)) for name in names}
+            total += mixture_scores(mixtures, vectors, queries, documents, self.positives, DEPTH) * len(queries)
+        scores = total / len(self.positives)
+        return float(scores.max()), int(scores.argmax())
 
 
 def _of_split(
@@ -279,26 +240,6 @@ def _of_training(
     return {id: queries[id] for id in order}, {id: positives[id] for id in order}, list(extra.values())
 
 
-def is_better(score: float, best: float | None) -> bool:
-    """Whether ``score`` beats ``best``; equal scores keep the earlier weights."""
-    return best is None or (not np.isnan(score) and score > best)
-
-
-def search(
-    queries: Vectors, documents: Vectors, query_ids: Sequence[str], document_ids: Sequence[str], depth: int
-) -> dict[str, list[tuple[str, float]]]:
-    """The ``depth`` best documents of each query by dot product, in the tie order of runs; scores of 0 are no hits."""
-    transposed, run = documents.T.tocsr(), {}
-    for row, query in enumerate(query_ids):
-        scores = (queries[[row]] @ transposed).toarray()[0]
-        hits = np.flatnonzero(scores > 0)
-        if len(hits) > depth:
-            worst = np.partition(scores[hits], len(hits) - depth)[len(hits) - depth]
-            hits = hits[scores[hits] >= worst]  # ranked breaks the ties at the cut
-        run[query] = ranked((document_ids[hit], float(scores[hit])) for hit in hits.tolist())[:depth]
-    return run
-
-
 def mean_reciprocal_rank(
     run: Mapping[str, Sequence[tuple[str, float]]], positives: Mapping[str, Sequence[str]], depth: int = 10
 ) -> float:
@@ -329,34 +270,6 @@ def ndcg(
     return total / len(positives)
 
 
-class TermCounts:
-    """How many of the texts that were encoded have weight in each dimension: FLOPS and terms of a validation."""
-
-    def __init__(self) -> None:
-        self._counts: dict[Side, Floats] = {}
-        self._texts: dict[Side, int] = {"query": 0, "document": 0}
-
-    def add(self, side: Side, vectors: Vectors) -> None:
-        """Count weights (texts, dimensions)."""
-        counts = np.bincount(vectors.indices[vectors.data > 0], minlength=vectors.shape[1]).astype(float)
-        self._counts[side] = self._counts.get(side, 0) + counts
-        self._texts[side] += vectors.shape[0]
-
-    def measures(self, total: Callable[[Floats], Floats]) -> dict[str, float]:
-        """Mean terms of a text by side, and FLOPS: the mean number of terms that a query shares with a document.
-
-        ``total`` sums over the processes, which have all queries and different documents each.
-        """
-        if not self._texts["query"]:
-            return {}
-        queries = self._counts["query"] / self._texts["query"]
-        own = self._counts.get("document", np.zeros_like(queries))  # a process may have no documents
-        summed = total(np.append(own, self._texts["document"]))
-        documents = summed[:-1] / summed[-1]
-        named = {"terms per query": queries.sum(), "terms per document": documents.sum(), "FLOPS": queries @ documents}
-        return {name: round(float(value), 4) for name, value in named.items()}
-
-
 def mixture_scores(
     mixtures: Sequence[Mixture],
     vectors: Mapping[str, tuple[Vectors, Vectors]],
@@ -367,20 +280,27 @@ def mixture_scores(
 ) -> Floats:
     """MRR@``depth`` of each mixture, (mixtures,), when documents are ranked by ``sum_c factor_c * (query_c . doc_c)``.
 
-    ``vectors``: query and document weights of each component. Every component is scored once; the documents that rank
-    above a relevant one are then found for all mixtures together. Factors must not be negative.
+    ``vectors``: query and document weights of each component, which is scored once. Ties rank by document id; a
+    document without a score is no hit.
     """
     factors = np.array([[mixture.factors.get(name, 0.0) for name in vectors] for mixture in mixtures])
-    if (factors < 0).any():
-        raise LearnedSparseError("mixtures: a component cannot count against a document; give factors of at least 0")
     columns = {id: column for column, id in enumerate(document_ids)}
     order = np.empty(len(document_ids), dtype=np.int64)
-    order[np.argsort(np.array(document_ids))] = np.arange(len(document_ids))  # of equal scores the smaller id first
+    order[np.argsort(np.array(document_ids))] = np.arange(len(document_ids))
+    rows = max(1, _MAX_CELLS // max(1, len(document_ids)))
     total = np.zeros(len(mixtures))
     for query, scores in zip(query_ids, _scores_by_query(vectors), strict=True):
-        relevant = [columns[id] for id in positives[query] if id in columns]
-        ranks = [_reciprocal_ranks(factors, scores, column, order, depth) for column in relevant]
-        total += np.max(ranks, axis=0) if ranks else 0.0
+        for start in range(0, len(factors), rows):
+            chunk = factors[start : start + rows]
+            # added up one by one, so that equal scores stay equal
+            mixed = sum(chunk[:, [part]] * scores[part] for part in range(len(scores)))
+            best = np.zeros(len(chunk))
+            for column in (columns[id] for id in positives[query] if id in columns):
+                score = mixed[:, [column]]
+                earlier = (mixed > score) | ((mixed == score) & (order < order[column]))
+                ranks = 1 + earlier.sum(axis=1)
+                best = np.maximum(best, np.where((ranks <= depth) & (score[:, 0] > 0), 1 / ranks, 0.0))
+            total[start : start + rows] += best
     return total / len(query_ids)
 
 
@@ -389,27 +309,3 @@ def _scores_by_query(vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator
     transposed = [(queries, documents.T.tocsr()) for queries, documents in vectors.values()]
     for row in range(transposed[0][0].shape[0]):
         yield np.stack([(queries[[row]] @ documents).toarray()[0] for queries, documents in transposed]).astype(float)
-
-
-def _reciprocal_ranks(
-    factors: Floats, scores: Floats, relevant: int, order: npt.NDArray[np.int64], depth: int
-) -> Floats:
-    """Reciprocal ranks of a relevant document, (mixtures,); 0 outside the first ``depth`` or without a score."""
-    relevant_scores = scores[:, [relevant]]
-    if int((scores > relevant_scores).all(axis=0).sum()) >= depth:
-        return np.zeros(len(factors))  # too many documents are better in every component
-    # no other document can rank higher: two scores of 0 in a component are no tie
-    rivals = np.flatnonzero(
-        ((scores > relevant_scores) | ((scores == relevant_scores) & (relevant_scores > 0))).any(axis=0)
-    )
-    rivals = np.append(rivals[rivals != relevant], relevant)
-    result, rows = np.zeros(len(factors)), max(1, _MAX_CELLS // len(rivals))
-    for start in range(0, len(factors), rows):
-        chunk = factors[start : start + rows]
-        # added up one by one, so that equal scores stay equal
-        mixed = sum(chunk[:, [part]] * scores[part, rivals] for part in range(len(scores)))
-        mine = mixed[:, -1:]
-        earlier = (mixed > mine) | ((mixed == mine) & (order[rivals] < order[relevant]))
-        ranks = 1 + earlier.sum(axis=1)
-        result[start : start + rows] = np.where((ranks <= depth) & (mine[:, 0] > 0), 1 / ranks, 0.0)
-    return result

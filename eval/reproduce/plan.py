@@ -421,7 +421,6 @@ def _training_files(recipe: Recipe, runs: Sequence[Step]) -> tuple[Path, ...]:
     if recipe.validation:
         split = None if recipe.validation.holdout else recipe.validation.split or "dev"
         files += local_files(recipe.validation.collection, split)
-        files += [recipe.validation.expanded] if recipe.validation.expanded else []
     written = {path for step in runs for path in step.writes}
     return tuple(path for path in dict.fromkeys(files) if path not in written)
 

@@ -169,7 +169,7 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
     """The values of a recipe with two steps a stage on made-up data; what it computes stays as it is."""
     layers = values["settings"].get("layers") or [2]
     kind = "headless" if values["output_bias"] is not None else "masked-lm"
-    values |= {"backbone": made_up.backbone(kind, max(2, *layers)), "revision": None, "num_hidden_layers": None}
+    values |= {"backbone": made_up.backbone(kind, max(2, *layers)), "num_hidden_layers": None}
     values |= {"save_every": 1, "log_every": 1, "output_bias": values["output_bias"] and _OUTPUT_BIAS}
     values["seed"] += 1  # with seed 0 no token has a positive weight by the random head of uniCOIL
     if (dimensions := values["settings"].get("dimensions")) and dimensions > _DIMENSIONS:
@@ -187,7 +187,7 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         _limit(stage["regularizer"], ramp_steps=STEPS)
         _limit(stage["rank"], negatives_from=BATCH)
         _limit(stage["options"].get("cotraining"), select_from=2 * BATCH)
-        _limit(stage["options"].get("pruning"), window=1, begin=0)
+        _limit(stage["options"].get("pruning"), window=1)
     return values
 
 

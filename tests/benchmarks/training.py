@@ -21,7 +21,7 @@ from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.tiled_scores import Pooling
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training import Stage
-from encoders.training.optimizing import make_optimizer
+from encoders.training.learner import make_optimizer
 from tests.benchmarks import harness
 from tests.benchmarks.passages import passages
 from tests.benchmarks.shapes import SMALL, TINY

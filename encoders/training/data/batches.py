@@ -167,7 +167,7 @@ def examples_in_order(
     stores = TextStores(on_bad_line=on_bad_line)
     sources = [load_source(source, negatives, stores) for source in data]
     examples = NegativeSampler(negatives, sources, lambda *_: Path(), call).examples()
-    sampler = Sampler([len(part) for part in examples], weights=[source.weight for source in data], seed=seed)
+    sampler = Sampler([len(part) for part in examples], seed=seed)
     for position in range(count):
         number, index = sampler.at(position)
         yield examples[number].get(index, np.random.default_rng([seed, position]))

@@ -52,7 +52,7 @@ def load_source(source: Source, negatives: Negatives, stores: TextStores | None 
     where = f"data: {source.collection}:{source.split}"
     queries, qrels = _topics(source, collection)
     texts = stores.texts(collection, expanded=source.expanded)
-    positives = _positives(queries, qrels, texts, source.min_relevance, where)
+    positives = _positives(queries, qrels, texts, where)
     teacher = None if source.scores is None else TeacherScores(source.scores)
     if teacher is not None:
         positives = _scored(positives, teacher, where)
@@ -132,13 +132,13 @@ def _topics(source: Source, collection: Collection) -> tuple[dict[str, str], Map
 
 
 def _positives(
-    queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], texts: TextStore, level: int, where: str
+    queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], texts: TextStore, where: str
 ) -> dict[str, list[str]]:
-    """The documents of grade ``level`` or higher of each query; judgements without a text to learn from are logged."""
+    """The documents of grade 1 or higher of each query; judgements without a text to learn from are logged."""
     positives: dict[str, list[str]] = {}
     unusable: Counter[str] = Counter()
     for query, grades in sorted(qrels.items()):
-        for document in sorted(id for id, grade in grades.items() if grade >= level):
+        for document in sorted(id for id, grade in grades.items() if grade >= 1):
             if query not in queries:
                 unusable["whose query is not among the topics"] += 1
             elif document not in texts:

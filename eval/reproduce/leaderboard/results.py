@@ -162,7 +162,8 @@ def examples_of(stages: Iterable[Mapping[str, Any]]) -> int:
     for stage in stages:
         of_step, networks = stage["batch_size"], [stage["component"] or stage["objective"]]
         if together := stage["options"].get("cotraining"):  # an option of SpaDE's stages
-            of_step, networks = parse(CoTraining, together, "cotraining").selected, together["components"]
+            sizes = {key: together[key] for key in ("select_from", "share")}
+            of_step, networks = parse(CoTraining, sizes, "cotraining").selected, ["weighting", "expansion"]
         seen.update(dict.fromkeys(networks, stage["steps"] * of_step))
     return max(seen.values())
 

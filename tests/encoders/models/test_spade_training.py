@@ -15,7 +15,7 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES
 from encoders.models.spade import SpaDESettings, TermPruning
-from encoders.training.state.tensors import load_weights, save_weights
+from encoders.training.state import load_weights, save_weights
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer

@@ -13,7 +13,7 @@ from encoders.training import Negatives, Recipe, spade_options
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
-    from encoders.training import TrainingReport
+    from encoders.training.loop import TrainingReport
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -172,7 +172,7 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data.batches import Batches, Sampler
         from encoders.training.data.sources import load_source
-        from encoders.training.learner import make_learner
+        from encoders.training.loop import make_learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
@@ -196,13 +196,13 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
 
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """``scores(0.5, 0.2, mixture=-1)`` sets the results of the next validations."""
+    """``scores(0.5, 0.2, mixture=None)`` sets the results of the next validations."""
 
-    def make(*results: float, mixture: int = -1) -> None:
+    def make(*results: float, mixture: dict[str, Any] | None = None) -> None:
         from encoders.training.validation import Validator
 
         remaining = iter(results)
-        monkeypatch.setattr(Validator, "score", lambda *_: (next(remaining), mixture))
+        monkeypatch.setattr(Validator, "score", lambda *_: (next(remaining), mixture, {}))
 
     return make
 

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from encoders.models.spade import SPADE
 from encoders.training import Recipe
-from encoders.training.learner import CoLearner, Learner, hardest
+from encoders.training.learner import Learner
 from encoders.training.session import Session
+from encoders.training.spade import COMPONENTS
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
 FirstStage = Callable[[Recipe], Any]
 
-PARTS = {"components": ["weighting", "expansion"], "select_from": 24, "share": 0.3}
-POINTWISE = {"weight": 0.5, "component": "expansion"}
-OPTIONS = {"cotraining": PARTS, "pointwise": POINTWISE}
+PARTS = {"select_from": 24, "share": 0.3}
+OPTIONS = {"cotraining": PARTS, "pointwise": 0.5}
 CO = {"steps": 3, "batch_size": 4, "options": OPTIONS}
 
 
@@ -92,62 +92,10 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
     """A query is ranked against its whole update, however it is cut into micro-batches."""
     session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
     batch = batches.batch(0)
-    expected = {name: losses_by_hand(session, list(batch.examples), name, 4) for name in PARTS["components"]}  # type: ignore[attr-defined]
+    expected = {name: losses_by_hand(session, list(batch.examples), name, 4) for name in COMPONENTS}
     logs = learner.step(batch)
     for name, losses in expected.items():
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
-
-
-def test_without_selection_both_components_train_on_all_examples_unscored(
-    first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
-) -> None:
-    def scored(*_: Any, **__: Any) -> Tensor:
-        raise AssertionError("a scoring pass")
-
-    monkeypatch.setattr(CoLearner, "_losses", scored)
-    stage = {**CO, "batch_size": 8, "options": {**OPTIONS, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}}
-    _, learner, batches = first_stage(spade_recipe(stage))
-    learner.step(batches.batch(0))
-    assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
-
-
-@pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_a_component_stage_neither_runs_nor_moves_the_other(
-    first_stage: FirstStage, spade_recipe: Spade, component: str
-) -> None:
-    session, learner, batches = first_stage(spade_recipe({"component": component, "learning_rate": 1e-2}))
-    towers = session.model.towers
-    other = next(name for name in towers if name != component)
-    towers[other].register_forward_hook(lambda *_: pytest.fail("the other tower was run"))
-    before = {name: [p.detach().clone() for p in tower.parameters()] for name, tower in towers.items()}
-    learner.step(batches.batch(0))
-    moved = {
-        name: any(not a.equal(b) for a, b in zip(before[name], tower.parameters(), strict=True))
-        for name, tower in towers.items()
-    }
-    assert moved == {component: True, other: False}
-
-
-def test_an_update_of_one_component_does_not_change_the_other(
-    first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither AdamW's decay nor Adam's momentum changes parameters without gradient."""
-    stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
-    session, learner, batches = first_stage(spade_recipe(stage))
-    learner.step(batches.batch(0))  # both have momentum now
-    towers, update, updates = session.model.towers, Learner.update, []
-
-    def check(self: Learner, step: int, part: Any) -> dict[str, float]:
-        other = next(name for name in towers if name != self.stage.component)
-        before = [parameter.detach().clone() for parameter in towers[other].parameters()]
-        logs = update(self, step, part)
-        assert all(a.equal(b) for a, b in zip(before, towers[other].parameters(), strict=True))
-        updates.append(self.stage.component)
-        return logs
-
-    monkeypatch.setattr(Learner, "update", check)
-    learner.step(batches.batch(1))
-    assert updates == ["weighting"] * 2 + ["expansion"] * 2
 
 
 def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, trained: Trained) -> None:
@@ -181,15 +129,10 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     assert resumed.notes()["settings"] == uninterrupted.notes()["settings"]
 
 
-def test_the_largest_losses_are_selected() -> None:
-    assert hardest(torch.tensor([1.0, 3.0, 2.0, 3.0, 3.0]), 2) == [1, 3]
-
-
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
         ({**CO, "component": "weighting"}, "'cotraining' excludes 'component'"),
-        ({**CO, "options": {"cotraining": {**PARTS, "components": ["weighting"]}}}, "two different ones"),
         ({**CO, "options": {"cotraining": {**PARTS, "share": 0.0}}}, "'share' above 0"),
         ({"objective": "gate", "component": "weighting"}, "go with objective: rank"),
     ],

@@ -150,7 +150,6 @@ def test_a_stage_has_its_own_negatives(
     second = {**first, "name": "harder", "negatives": {"per_query": 3, "sources": MIXED}}
     recipe = parse(Recipe, {**values, "stages": [first, second]}, "recipe")
     whole = trained(recipe, "whole")
-    assert set(whole.logged("negatives_per_query")) != {9}
     mined = [(line["stage"], line["step"]) for line in whole.log() if "mined queries" in line]
     assert mined == [(1, 0), (1, 7)]
     stop_after(15)

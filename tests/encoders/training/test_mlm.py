@@ -98,19 +98,6 @@ def test_a_backbone_without_a_head_learns_one(
     assert float((head - torch.eye(len(head))).abs().max()) > 1e-3
 
 
-def test_a_stopped_masked_lm_stage_is_resumed_with_equal_weights(
-    tiny_recipe: Recipes, trained: Trained, stop_after: Any
-) -> None:
-    recipe = tiny_recipe({**MLM, "steps": 8, "regularizer": FLOPS})
-    whole = trained(recipe, "whole")
-    stop_after(5)
-    trained(recipe, "resumed")
-    stop_after(0)
-    resumed = trained(recipe, "resumed", resume=True)
-    assert resumed.logged("mlm_loss") == whole.logged("mlm_loss")
-    assert resumed.moved_since(whole) == set()
-
-
 def test_models_without_a_masked_lm_are_refused(tiny_recipe: Recipes, trained: Trained) -> None:
     settings = {"dimensions": 32, "k": 4, "layers": [1, 2]}
     with pytest.raises(LearnedSparseError, match="objective: mlm: this model has no tower with a masked-LM head"):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,40 +21,7 @@ from encoders.training.session import TIMEOUT
 from learned_sparse.core.settings import parse
 
 PROGRAM = Path(__file__).with_name("train_tiny.py")
-KILLS, STEPS = 5, 60
-
-
-class Trainer:
-    """A process of ``train_tiny.py`` that waits for output folders."""
-
-    def __init__(self, recipe: Path, root: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(root)}
-        command = [sys.executable, str(PROGRAM), str(recipe)]
-        self._process = subprocess.Popen(
-            command, cwd=root, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def train(self, output: Path, kill_after: int | None, delay: float) -> int:
-        """Train into ``output``; SIGKILL ``delay`` seconds after log line ``kill_after``. Returns the exit status."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(output, file=self._process.stdin, flush=True)
-        child = int(self._process.stdout.readline())
-        if kill_after is not None:
-            threading.Thread(target=_kill, args=(child, output, kill_after, delay)).start()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-
-
-def _kill(process: int, output: Path, line: int, delay: float) -> None:
-    while _lines(output) < line:
-        time.sleep(0.005)
-    time.sleep(delay)
-    os.kill(process, signal.SIGKILL)
+STEPS = 60
 
 
 def _lines(output: Path) -> int:
@@ -64,28 +29,28 @@ def _lines(output: Path) -> int:
     return len(log.read_bytes().splitlines()) if log.exists() else 0
 
 
-@pytest.fixture
-def trainer(
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_run(
     recipe_values: Callable[..., dict[str, Any]], tiny_collection: Path, tmp_path: Path, root: Path
-) -> Iterator[Trainer]:
+) -> None:
     validation = {"collection": str(tiny_collection), "every": 8, "holdout": 6}
     recipe = tmp_path / "recipe.json"
-    recipe.write_text(
-        json.dumps(recipe_values({"steps": STEPS}, validation=validation, save_every=4)), encoding="utf-8"
-    )
-    trainer = Trainer(recipe, root)
-    yield trainer
-    trainer.close()
+    values = recipe_values({"steps": STEPS}, validation=validation, save_every=4)
+    recipe.write_text(json.dumps(values), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(root)}
 
+    def start(output: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(PROGRAM), str(recipe), str(tmp_path / output)]
+        return subprocess.Popen(command, cwd=root, env=environment)
 
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_run(trainer: Trainer, tmp_path: Path) -> None:
-    points = random.Random(0)
-    for kill in range(KILLS):
-        line = 10 * kill + points.randrange(5, 15)
-        assert trainer.train(tmp_path / "killed", line, points.random() * 0.05) == signal.SIGKILL
+    for line, delay in ((13, 0.01), (38, 0.04)):
+        process = start("killed")
+        while _lines(tmp_path / "killed") < line:
+            time.sleep(0.005)
+        time.sleep(delay)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed" / "learned_sparse.json").exists()
-    assert trainer.train(tmp_path / "killed", None, 0) == 0
-    assert trainer.train(tmp_path / "whole", None, 0) == 0
+    assert [start(name).wait() for name in ("killed", "whole")] == [0, 0]
     name = Path("towers") / "document" / "model.safetensors"
     uninterrupted, killed = load_file(tmp_path / "whole" / name), load_file(tmp_path / "killed" / name)
     assert uninterrupted.keys() == killed.keys()
@@ -133,7 +98,7 @@ def test_two_processes_equal_one(
     for name in ("one", "two"):
         text = (tmp_path / name / "training" / "log.jsonl").read_text(encoding="utf-8")
         lines = [line for line in map(json.loads, text.splitlines()) if "loss" in line]
-        keys = ("loss", "query_regularizer", "document_regularizer", "negatives_per_query")
+        keys = ("loss", "query_regularizer", "document_regularizer")
         logs[name] = [line[key] for line in lines for key in keys]
     assert logs["two"] == pytest.approx(logs["one"], rel=1e-5)
     file = Path("towers") / "document" / "model.safetensors"

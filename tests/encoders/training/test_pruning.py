@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models.architecture import Prunable
-from encoders.training import CoTraining, Pruning, Recipe, SpaDEOptions, Stage
-from encoders.training.pruning import DocumentFrequencies, Pruner
+from encoders.training import Recipe, SpaDEOptions, Stage
+from encoders.training.recipe import Pruning
+from encoders.training.spade import Pruner
 from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
@@ -45,13 +46,9 @@ class Document(Prunable):
         return int((shares > gamma).sum())
 
 
-def stage(cotraining: CoTraining | None = None, **pruning: Any) -> Stage:
-    return Stage(
-        name="s",
-        steps=9,
-        batch_size=4,
-        options=SpaDEOptions(cotraining=cotraining, pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning})),
-    )
+def stage(**pruning: Any) -> Stage:
+    options = SpaDEOptions(pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning}))
+    return Stage(name="s", steps=9, batch_size=4, options=options)
 
 
 FIRST = torch.tensor([[0], [1], [1], [1]])
@@ -63,73 +60,21 @@ def feed(document: Document, ids: Tensor, *names: str) -> None:
         document.components[name](ids, torch.ones_like(ids))
 
 
-def test_each_document_is_counted_once_with_the_terms_of_all_components() -> None:
-    document = Document()
-    frequencies_seen = DocumentFrequencies(document.components)
-    with frequencies_seen.counting():
-        feed(document, FIRST, "one", "two")
-        feed(document, SECOND, "two")
-    feed(document, SECOND, "one")  # outside counting()
-    assert frequencies_seen.documents == 6
-    assert frequencies_seen.counts is not None
-    assert frequencies_seen.counts.tolist() == [1, 3, 6, 0]
-
-
 def test_windows_and_schedule() -> None:
-    """Counting starts at step 1, a window is two steps, and gamma applies after the schedule."""
+    """A window is two steps, each document counts once with the terms of all components, gamma follows the schedule."""
     document = Document()
-    pruner = Pruner(stage(begin=1, schedule=(0.9, 0.7)), document, lambda tensor: tensor)
+    pruner = Pruner(stage(schedule=(0.9, 0.7)), document, lambda tensor: tensor)
     results = []
-    for step in range(9):
-        with pruner.counting(step):
-            feed(document, FIRST if step % 2 else SECOND, "one", "two")
+    for step in range(8):
+        with pruner.counting():
+            feed(document, SECOND if step % 2 else FIRST, "one", "two")
+        feed(document, SECOND, "one")  # outside counting()
         results.append(pruner.after(step))
-    assert [step for step, (logs, _) in enumerate(results) if logs] == [2, 4, 6, 8]
-    # steps 1 and 2: four documents 0, 1, 1, 1 and two documents 0, 0
+    assert [step for step, (logs, _) in enumerate(results) if logs] == [1, 3, 5, 7]
+    # four documents 0, 1, 1, 1 and two documents 0, 0
     assert document.pruned == [([0.5, 0.5, 1.0, 0.0], gamma) for gamma in (0.9, 0.7, 0.5, 0.5)]
     assert [logs["pruned_terms"] for logs, _ in results if logs] == [1, 1, 1, 1]
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
-
-
-def test_cumulative_pruning_ends_with_the_schedule() -> None:
-    document = Document()
-    pruner = Pruner(stage(schedule=(0.9, 0.5), cumulative=True), document, lambda tensor: tensor)
-    logged = []
-    for step in range(8):
-        with pruner.counting(step):
-            feed(document, FIRST, "one", "two")
-        logged.append(bool(pruner.after(step)[0]))
-    assert [gamma for _, gamma in document.pruned] == [0.9, 0.5]
-    assert logged == [False, True, False, True, False, False, False, False]
-    with pytest.raises(LearnedSparseError, match="end it with gamma"):
-        Pruning(gamma=0.5, window=2, schedule=(0.9,), cumulative=True).check("x")
-
-
-def test_a_saved_window_is_resumed() -> None:
-    document = Document()
-    first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
-    assert first.tensors() == {}
-    with first.counting(0):
-        feed(document, FIRST, "one")
-    second.restore(first.tensors(), torch.device("cpu"))
-    with second.counting(1):
-        feed(document, SECOND, "one")
-    second.after(1)
-    assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
-
-
-def test_counts_are_summed_over_processes() -> None:
-    """Two processes with equal documents double the counts and keep the shares."""
-    document = Document()
-    pruner = Pruner(stage(), document, lambda tensor: tensor.mul_(2))  # in place, like the real reduction
-    with pruner.counting(0):
-        feed(document, FIRST, "one")
-    tensors = pruner.tensors()
-    assert (tensors["counts"].tolist(), int(tensors["documents"])) == ([2, 6, 0, 0], 8)
-    with pruner.counting(1):
-        feed(document, SECOND, "one")
-    pruner.after(1)
-    assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
 
 
 def test_an_architecture_that_cannot_prune_is_refused() -> None:
@@ -137,24 +82,12 @@ def test_an_architecture_that_cannot_prune_is_refused() -> None:
         Pruner(stage(), None, lambda tensor: tensor)
 
 
-CO = {"components": ["weighting", "expansion"], "select_from": 12}
+CO = {"select_from": 12}
 
 
 def frequencies(run: Any) -> Mapping[str, float]:
     stored: Mapping[str, float] = run.notes()["settings"]["frequencies"]
     return stored
-
-
-@pytest.mark.parametrize("share", [0.3, 1.0])
-def test_all_documents_of_a_step_are_counted(spade_recipe: Spade, trained: Trained, share: float) -> None:
-    """12 examples with one negative each are 24 documents, with and without selection."""
-    stage = {"steps": 1, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 0.0, "dropout": False}
-    cotraining = {"cotraining": {**CO, "share": share}, "pruning": {"gamma": 0.5, "window": 1}}
-    run = trained(spade_recipe({**stage, "options": cotraining}))
-    shares = frequencies(run)
-    assert shares
-    assert all(round(value * 24, 3) == pytest.approx(round(value * 24)) for value in shares.values())
-    assert run.notes()["settings"]["gamma"] == 0.5
 
 
 def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spade, trained: Trained) -> None:
@@ -173,28 +106,13 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spa
     assert frequencies(joint) == frequencies(runs[0])
 
 
-def test_documents_of_the_checkpoint_have_no_pruned_terms(spade_recipe: Spade, trained: Trained) -> None:
-    from encoders.encoding.model import load_checkpoint
-
-    stage = {"steps": 2, "batch_size": 8, "options": {"cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}}
-    run = trained(spade_recipe(stage))
-    model = load_checkpoint(run.folder)
-    pruned = [term for term, value in frequencies(run).items() if value > 0.2]
-    assert pruned
-    ids = model.tokenizer.convert_tokens_to_ids(pruned)
-    tokens = model.tokenizer(["w1 w2 w3", "w7 w11 w30"], return_tensors="pt")
-    weights = model.weighers.document(tokens["input_ids"], tokens["attention_mask"]).detach()
-    assert float(weights[:, ids].abs().sum()) == 0
-    assert float(weights.sum()) > 0
-
-
 def test_a_smaller_gamma_discards_the_best_score(
     spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
-    pruning = {"gamma": 0.6, "begin": 1, "window": 1}
+    pruning = {"gamma": 0.6, "window": 2}
     stage = {"steps": 4, "batch_size": 8, "options": {"pruning": pruning}}
-    scores(0.9, 0.2, 0.3, 0.1, mixture=4)
+    scores(0.9, 0.2, 0.3, 0.1, mixture={"alpha": 0.4})
     run = trained(spade_recipe(stage, validation=validation))
     assert run.notes()["training"]["best_step"] == 3
     assert run.notes()["settings"]["alpha"] == 0.4

@@ -10,25 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
 from encoders.train import main
-from encoders.training import (
-    RECIPES,
-    Recipe,
-    load_recipe,
-    recipe_names,
-    run_recipe,
-    spade_options,
-    stated,
-    to_mapping,
-    train,
-)
-from encoders.training.data.batches import Batches, Sampler
-from encoders.training.data.examples import Example
-from encoders.training.learner import make_learner
-from encoders.training.recipe import SIDES
+from encoders.training import Recipe, load_recipe, recipe_names, spade_options, stated, to_mapping, train
+from encoders.training.loop import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
 from learned_sparse.core.errors import LearnedSparseError
@@ -52,46 +38,9 @@ def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
     recipe = load_recipe(name, changes=[*changes, *SMALLER.get(architecture, [])])
     session = Session(recipe, "cpu")
     for stage in recipe.stages:
-        assert make_learner(stage, session).parameters
-        assert (session.pruner(stage) is None) == (spade_options(stage).pruning is None)
-    blocks = name.startswith(("demo-", "small-", "fine-tune-"))
-    if architecture == "uhd":  # its dimensions are no terms
-        assert session.model.settings.pool_special_tokens or name == "small-uhd"
-    elif blocks or name == "splade-flops":
-        tokenizer: Any = session.model.tokenizer
-        for side in SIDES:
-            weights = session.encode(side, ["w1 w2 w3 w4"])[:, tokenizer.all_special_ids].toarray()
-            assert (weights.max() == 0) == blocks, side
-
-
-@pytest.mark.parametrize("processes", [1, 2, 4, 8])
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recipe_can_be_divided_among_processes(name: str, processes: int) -> None:
-    """Each process has a share of each update, in passes of at most ``micro_batch_size`` queries."""
-    recipe = load_recipe(name)
-    one = Example("query", "positive", ("negative",), frozenset())
-    for stage in recipe.stages:
-        cotraining = spade_options(stage).cotraining
-        total = stage.batch_size if cotraining is None else cotraining.select_from
-        shares = []
-        for process in range(processes):
-            batches = Batches(
-                [], Sampler([1], seed=0), words_of, recipe.max_length, batch_size=stage.batch_size, select_from=total,
-                micro_batch_size=stage.micro_batch_size, seed=[0], process=process, processes=processes,
-            )  # fmt: skip
-            updates = batches.cut([one] * total)
-            sizes = [[len(micro) for micro in update.micro_batches] for update in updates]
-            assert all(1 <= size <= (stage.micro_batch_size or total) for parts in sizes for size in parts)
-            shares.append([sum(parts) for parts in sizes])
-        used = sum(len(update.examples) for update in updates)
-        assert sum(map(sum, shares)) == used > total - processes
-        assert all(max(share) - min(share) <= 1 for share in zip(*shares, strict=True))
-
-
-def words_of(texts: list[str], **_: Any) -> dict[str, torch.Tensor]:
-    """A tokenizer that gives each text one token."""
-    ones = torch.ones(len(texts), 1, dtype=torch.long)
-    return {"input_ids": ones, "attention_mask": ones}
+        learner = make_learner(stage, session)
+        assert learner.parameters
+        assert (learner.pruner is None) == (spade_options(stage).pruning is None)
 
 
 @pytest.fixture(scope="session")
@@ -106,17 +55,12 @@ def backbone_12(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def test_recipes_written_as_yaml_are_read_unchanged() -> None:
-    for name in NAMES:
-        recipe = load_recipe(name)
-        assert parse(Recipe, yaml.safe_load(yaml.safe_dump(to_mapping(recipe))), name) == recipe
-
-
 def test_a_new_field_with_a_default_does_not_change_what_a_recipe_states() -> None:
     """Trainings are named by what their recipes state."""
     for name in NAMES:
         recipe = load_recipe(name)
-        assert parse(Recipe, yaml.safe_load(yaml.safe_dump(stated(recipe))), name) == recipe
+        for values in (stated(recipe), to_mapping(recipe)):
+            assert parse(Recipe, yaml.safe_load(yaml.safe_dump(values)), name) == recipe
     recipe = load_recipe("demo-spade")
     fields = [
         ("new_number", int, dataclasses.field(default=3)),
@@ -128,59 +72,6 @@ def test_a_new_field_with_a_default_does_not_change_what_a_recipe_states() -> No
     assert stated(newer(**values, new_number=4)) == {**stated(recipe), "new_number": 4}
 
 
-def test_keys_of_earlier_versions_name_what_replaces_them(tmp_path: Path) -> None:
-    for old, message in (
-        ("stages: [{name: s, steps: 1, batch_size: 2, joint: true}]", "'joint' is gone: write options: {joint: ...}"),
-        ("negatives: {last_rank: 50}", r"'last_rank' is gone: write ranks: \[FIRST, LAST\]"),
-        ("stage: {head_learning_rate: 1e-3}", "'head_learning_rate' is gone: write learning_rates: {head: RATE}"),
-    ):
-        (tmp_path / "old.yaml").write_text(f"base: demo-splade\n{old}\n", encoding="utf-8")
-        with pytest.raises(LearnedSparseError, match=message):
-            load_recipe(tmp_path / "old.yaml")
-
-
-def test_numbers_of_the_spade_paper() -> None:
-    recipe = load_recipe("spade")
-    weighting, expansion, both = recipe.stages
-    assert (weighting.component, expansion.component) == ("weighting", "expansion")
-    assert all((stage.steps, stage.batch_size) == (32_000, 32) for stage in (weighting, expansion))
-    assert (weighting.learning_rate, expansion.learning_rate) == (1e-5, 5e-6)
-    assert (weighting.options.pointwise.weight, expansion.options.pointwise.weight) == (0, 1)
-    assert both.learning_rates == {"weighting": 1e-5, "expansion": 5e-6}
-    assert both.options.cotraining is not None
-    assert both.options.cotraining.share == 0.3
-    assert both.options.pruning is not None
-    assert (both.options.pruning.gamma, both.options.pruning.schedule[0]) == (0.7, 0.9)
-    # The paper validates every 1,600 iterations; each of our steps makes ten updates after a selection.
-    assert both.validate_every == 160
-    assert -(-int(both.options.cotraining.select_from * both.options.cotraining.share) // both.batch_size) == 10
-    assert both.options.pruning.window == 2 * both.validate_every
-    assert recipe.validation is not None
-    assert recipe.validation.patience == 5
-    for part in ("weighting", "expansion"):
-        assert load_recipe(f"spade-{part}").settings["components"] == part
-
-
-def test_numbers_of_the_uhd_paper() -> None:
-    for name, layers in (("uhd-bert", [12]), ("uhd-bert-buckets", [2, 4, 6, 8, 10, 12])):
-        recipe = load_recipe(name)
-        assert (recipe.settings["layers"], recipe.settings["dimensions"], recipe.settings["k"]) == (layers, 81_920, 80)
-        assert len(recipe.stages) == len(layers)
-        for stage in recipe.stages:
-            numbers = (stage.steps, stage.batch_size, stage.learning_rate, stage.warm_up_steps, stage.weight_decay)
-            assert numbers == (39_782_779 // 4 // 32 + 1, 32, 5e-6, 2_000, 0.01)
-            assert (stage.optimizer, stage.decay, stage.rank.loss, stage.rank.margin) == ("adam", True, "hinge", 1.0)
-        assert (recipe.max_length.query, recipe.max_length.document, recipe.negatives.per_query) == (32, 180, 0)
-    assert [stage.component for stage in load_recipe("uhd-bert-buckets").stages] == [
-        f"b{layer}" for layer in range(2, 13, 2)
-    ]
-    assert load_recipe("uhd-bert-joint").settings["encoders"] == "joint"
-    assert load_recipe("uhd-bert-joint").stages[0].component is None
-    for name in ("uhd-bert-joint", "uhd-bert-separate"):
-        assert load_recipe(name).settings["dimensions"] == 8192
-        assert {stage.steps for stage in load_recipe(name).stages} == {39_782_779 * 3 // 100 // 32}
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -188,7 +79,8 @@ def test_numbers_of_the_uhd_paper() -> None:
         ("seeds=1", "unknown key 'seeds'; did you mean 'seed'"),
         ("stages.0.regularizer.kind=flop", "'flop' is not a regulariser; did you mean 'flops'"),
         ("stages.0.scope=batch", r"'scope' is gone: .* rank: {negatives_from: N} takes"),
-        ("stages.0.regularizer.scope=step", r"'scope' is gone: .* its regulariser is that of all its texts"),
+        ("stages.0.joint=true", "'joint' is gone: write options: {joint: ...}"),
+        ("quantization.bits=4", "'quantization' is gone: write bits: BITS"),
         ("stages.0.rank.negatives_from=50", "negatives_from 50 must divide batch_size 124"),
         ("stages.7.steps=1", "'7' is not an index of a list of 1"),
         ("stages.0.steps", "expected key=value"),
@@ -204,7 +96,7 @@ def test_an_invalid_change_of_a_recipe_is_an_error(change: str, message: str) ->
 
 def test_recipes_without_negatives_or_stages_are_errors(recipe_values: Callable[..., dict[str, Any]]) -> None:
     none = {"kind": "none"}
-    with pytest.raises(LearnedSparseError, match="pairwise loss needs hard negatives"):
+    with pytest.raises(LearnedSparseError, match="pairwise loss and distillation need hard negatives"):
         parse(Recipe, recipe_values({"rank": {"loss": "pairwise"}}, negatives=none), "r")
     with pytest.raises(LearnedSparseError, match="nothing to rank against"):
         parse(Recipe, recipe_values({"batch_size": 1}, negatives=none), "r")
@@ -216,16 +108,18 @@ def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(t
     base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
     base.write_text(
         "base: _demo\nmodel: a\nsettings: {k: 10, alpha: 0.3}\nvalidation: {every: 5}\n"
-        "stage: {steps: 4, rank: {loss: hinge, margin: 2.0}}\nstages: [{name: one}, {name: two, steps: 8}]\n"
+        "stage: {steps: 4, rank: {loss: hinge, score_scale: 2.0}}\nstages: [{name: one}, {name: two, steps: 8}]\n"
     )
-    mine.write_text("base: base.yaml\nsettings: {k: null}\nvalidation: null\nstage: {steps: 6, rank: {margin: 3.0}}\n")
+    mine.write_text(
+        "base: base.yaml\nsettings: {k: null}\nvalidation: null\nstage: {steps: 6, rank: {score_scale: 3.0}}\n"
+    )
     values = resolved(mine)
     assert (values["model"], values["backbone"], values["validation"]) == ("a", "splade-tiny", None)
     assert values["settings"] == {"k": None, "alpha": 0.3}
     one, two = values["stages"]
     assert (one["name"], one["steps"], one["batch_size"]) == ("one", 6, 16)
     assert (two["name"], two["steps"]) == ("two", 8)
-    assert one["rank"] == two["rank"] == {"loss": "hinge", "margin": 3.0}
+    assert one["rank"] == two["rank"] == {"loss": "hinge", "score_scale": 3.0}
     assert one["rank"] is not two["rank"]  # so that --set changes one of them
     assert not values.keys() & {"base", "stage"}
     mine.write_text("base: base.yaml\nstages: [{name: only}]\n")  # a list replaces the list of the base
@@ -235,34 +129,13 @@ def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(t
         load_recipe(str(mine))
 
 
-def test_recipes_state_only_differences_from_their_base() -> None:
-    """No recipe repeats a value of its base, and no stage repeats a value of the shared ``stage``."""
-
-    def repeated(values: Any, base: Any) -> bool:
-        if isinstance(values, dict) and isinstance(base, dict):
-            return any(repeated(value, base[key]) for key, value in values.items() if key in base)
-        return bool(values == base)
-
-    for path in RECIPES.glob("*.yaml"):
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        shared = values.get("stage", {})
-        if "base" in values:
-            base = yaml.safe_load((RECIPES / f"{values['base']}.yaml").read_text(encoding="utf-8"))
-            assert not repeated({key: value for key, value in values.items() if key != "base"}, base), path.name
-        assert not any(repeated(stage, shared) for stage in values.get("stages", [])), path.name
-
-
 def test_changes_set_list_items_and_create_missing_mappings() -> None:
-    changes = ["stages.0.steps=7", "quantization.factor=10", "seed=3"]
+    changes = ["stages.0.steps=7", "bits=4", "seed=3"]
     recipe = load_recipe("demo-splade", changes=changes, data=["scifact:train"])
-    assert (recipe.stages[0].steps, recipe.quantization.factor, recipe.seed) == (7, 10.0, 3)
+    assert (recipe.stages[0].steps, recipe.bits, recipe.seed) == (7, 4, 3)
     assert recipe.data[0].collection == "scifact"
     changed = differences(to_mapping(load_recipe("demo-splade", changes=changes[:1])), to_mapping(recipe))
-    assert changed == [
-        "data.0.collection: 'pydoc' -> 'scifact'",
-        "quantization.factor: None -> 10.0",
-        "seed: 0 -> 3",
-    ]
+    assert changed == ["bits: 8 -> 4", "data.0.collection: 'pydoc' -> 'scifact'", "seed: 0 -> 3"]
 
 
 @pytest.fixture
@@ -331,28 +204,16 @@ def test_a_run_of_other_queries_has_no_hard_negatives(recipe_file: Path, tiny_co
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "warning"),
-    [
-        ({"settings": {"pooling": "max"}}, "masked-LM", "at step 1 documents have weight in"),
-        ({"architecture": "spade", "settings": {"k": 3}}, "masked-LM", ""),  # few terms: three of each token
-        ({"architecture": "spade", "settings": {"k": 3}}, "SPLADE", ""),
-        ({"architecture": "spade", "settings": {"k": 3}, "idf_bias": 0.5}, "masked-LM", ""),
-        ({"architecture": "spade", "settings": {"k": 3}, "idf_bias": 0.5}, "SPLADE", "is a sparse encoder already"),
-    ],
-)
-def test_start_values_for_another_kind_of_backbone_are_told(
-    changes: dict[str, Any], kind: str, warning: str, tiny_backbone: Path, tiny_recipe: Callable[..., Recipe],
-    tmp_path: Path, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+@pytest.mark.parametrize(("kind", "warns"), [("masked-LM", False), ("SPLADE", True)])
+def test_idf_biases_of_a_sparse_encoder_are_told(
+    kind: str, warns: bool, tiny_backbone: Path, tiny_recipe: Callable[..., Recipe], tmp_path: Path, caplog: Any
+) -> None:
     backbone = shutil.copytree(tiny_backbone, tmp_path / "backbone")
     if kind == "SPLADE":  # as sentence-transformers marks it
         modules = '[{"type": "sentence_transformers.sparse_encoder.models.SpladePooling"}]'
         (backbone / "modules.json").write_text(modules, encoding="utf-8")
-    run_recipe(tiny_recipe({"steps": 1}, **changes, backbone=str(backbone)), tmp_path / "run", device="cpu", quiet=True)
-    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warnings) == bool(warning)
-    assert warning in "".join(warnings)
+    Session(tiny_recipe(idf_bias=0.5, backbone=str(backbone)), "cpu").start_from(["w1 w2"])
+    assert ("is a sparse encoder already" in caplog.text) == warns
 
 
 def test_invalid_train_options(recipe_file: Path) -> None:

@@ -29,34 +29,7 @@ def test_auto_is_bf16_where_the_processor_computes_it(
     expected = "bf16" if has_bf16 else "fp32"
     assert training_precision("auto", CPU) == expected
     assert training_precision("fp32-strict", CPU) == "fp32-strict"
-    auto = trained(tiny_recipe({"steps": 2}, precision="auto"), "auto")
-    assert auto.notes()["training"]["precision"] == expected
-    assert auto.moved_since(trained(tiny_recipe({"steps": 2}, precision=expected), "named")) == set()
-
-
-def test_a_run_resumed_in_another_precision_warns(
-    tiny_recipe: Recipes,
-    trained: Trained,
-    stop_after: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    recipe = tiny_recipe({"steps": 4}, precision="auto")
-    monkeypatch.setattr(device_module, "cpu_has_bf16", lambda: True)
-    stop_after(2)
-    trained(recipe)
-    stop_after(0)
-    monkeypatch.setattr(device_module, "cpu_has_bf16", lambda: False)
-    trained(recipe, resume=True)
-    assert "resumed with other versions (precision: 'bf16' -> 'fp32')" in caplog.text
-
-
-def test_checkpointed_layers_change_no_weight(tiny_recipe: Recipes, trained: Trained) -> None:
-    plain = trained(tiny_recipe({"steps": 4}), "plain")
-    saved = trained(tiny_recipe({"steps": 4}, gradient_checkpointing=True), "saved")  # with dropout
-    assert saved.logged("loss") == pytest.approx(plain.logged("loss"), rel=1e-5)
-    for name, tensor in plain.weights().items():
-        torch.testing.assert_close(saved.weights()[name], tensor, rtol=1e-4, atol=1e-6)
+    assert trained(tiny_recipe({"steps": 1}, precision="auto")).notes()["training"]["precision"] == expected
 
 
 @pytest.mark.parametrize("dropout", [True, False])
@@ -86,7 +59,7 @@ def test_settings_of_the_launcher_that_would_be_ignored_are_refused(
     tiny_recipe: Recipes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision bf16 has no effect here"):
+    with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision bf16 or NO has no effect here"):
         Session(tiny_recipe(), "cpu")
 
 
@@ -130,7 +103,5 @@ def test_trackers_that_are_missing(tiny_recipe: Recipes, trained: Trained, monke
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(LearnedSparseError, match="--log-with wandb: the package wandb is missing: install it"):
         trained(tiny_recipe({"steps": 1}), log_with=["wandb"])
-    with pytest.raises(LearnedSparseError, match="--log-with tensorbord; did you mean 'tensorboard'"):
-        trained(tiny_recipe({"steps": 1}), log_with=["tensorbord"])
     with pytest.raises(SystemExit):
         main(["--recipe", "small-splade", "--log-with", "mlflow"])

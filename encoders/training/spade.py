@@ -1,0 +1,174 @@
+"""SpaDE's training: co-training of two components (§3.3), and corpus-level pruning of frequent terms (§3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from encoders.models.architecture import Prunable
+from encoders.training.data.batches import StepBatch, Update, labels_of
+from encoders.training.data.examples import Example
+from encoders.training.learner import Learner, begin_stage, trained_parameters
+from encoders.training.objective import make_objective
+from encoders.training.recipe import CoTraining, SpaDEOptions, Stage, spade_options
+from encoders.training.session import Session, evaluating
+from learned_sparse.core.errors import LearnedSparseError
+
+COMPONENTS = ("weighting", "expansion")
+
+
+class CoLearner:
+    """Co-training: two learners, one for each component; examples that are hard for one train the other.
+
+    A step selects examples for both components, then updates both. The schedules of the stage run over selections.
+    """
+
+    ranks = True
+
+    def __init__(self, stage: Stage, options: SpaDEOptions, session: Session, pruner: Pruner | None) -> None:
+        self._settings, self._session, self.pruner = options.cotraining or CoTraining(), session, pruner
+        model = session.model
+        alone = replace(options, cotraining=None)
+        component_stages = [replace(stage, component=name, options=alone) for name in COMPONENTS]
+        trained = [p for part in component_stages for p in trained_parameters(part, model, make_objective(part, model))]
+        self.parameters = list(dict.fromkeys(trained))
+        self.optimizer = begin_stage(stage, model, self.parameters)
+        self._learners = [Learner(part, session, None, self.optimizer) for part in component_stages]
+
+    def step(self, batch: StepBatch) -> dict[str, float]:
+        """Select from ``batch`` and update both components; returns the values to log, by component and over both.
+
+        A pruner counts documents while all examples are looked at, not while the selected ones train. Without selection
+        both train on everything in turns, so that documents are counted for both at once.
+        """
+        if self._settings.share < 1:
+            logs = self._train_selected(batch)
+        else:
+            lines: list[list[dict[str, float]]] = [[] for _ in self._learners]
+            for update in batch.updates:
+                with self._counting():
+                    for learner, of_learner in zip(self._learners, lines, strict=True):
+                        of_learner.append(learner.update(batch.step, update))
+            logs = [_averaged(of_learner) for of_learner in lines]
+        named = {
+            f"{name}_{key}": value
+            for name, values in zip(COMPONENTS, logs, strict=True)
+            for key, value in values.items()
+        }
+        return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
+
+    def _counting(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.pruner is None else self.pruner.counting()
+
+    def _train_selected(self, batch: StepBatch) -> list[dict[str, float]]:
+        """Train each component on the examples that the other one selects."""
+        losses, logs = self._losses(batch), []
+        for learner, own, others in zip(self._learners, losses, reversed(losses), strict=True):
+            selected: list[Example] = [batch.examples[index] for index in hardest(others, self._settings.selected)]
+            values = _averaged([learner.update(batch.step, part) for part in batch.cut(selected)])
+            logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
+        return logs
+
+    def _losses(self, batch: StepBatch) -> list[Tensor]:
+        """The losses of each component on all examples, without dropout; a query is ranked against its update."""
+        losses: list[list[Tensor]] = []
+        for update in batch.updates:
+            with evaluating(self._session.model.weighers), torch.no_grad(), self._counting():
+                losses.append([self._losses_of(learner, update) for learner in self._learners])
+        return [torch.cat(part) for part in zip(*losses, strict=True)]
+
+    def _losses_of(self, learner: Learner, update: Update) -> Tensor:
+        """The loss of each query of an update."""
+        parts = [learner.outputs(micro) for micro in update.micro_batches]
+        outputs = {
+            name: torch.cat(self._session.gather(torch.cat([part[name] for part in parts]))) for name in parts[0]
+        }
+        return torch.stack(list(learner.objective.losses(outputs, labels_of(update.examples)).values())).sum(dim=0)
+
+
+def hardest(losses: Tensor, count: int) -> list[int]:
+    """The indices of the ``count`` largest of ``losses`` in ascending order; of equal losses, the first.
+
+    >>> hardest(torch.tensor([0.5, 2.0, 0.1, 2.0]), 2), hardest(torch.tensor([1.0, 1.0, 1.0]), 2)
+    ([1, 3], [0, 1])
+    """
+    indices: list[int] = losses.sort(descending=True, stable=True).indices[:count].tolist()
+    return sorted(indices)
+
+
+def _averaged(logs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: sum(log[name] for log in logs) / len(logs) for name in logs[0]}
+
+
+class Pruner:
+    """Counts documents over the windows of a stage, and prunes the model's terms at the end of each.
+
+    Counted is in how many documents each term has weight in any component. Components that read the same batch of
+    documents, one after the other, count it once, with the union of their terms.
+    """
+
+    def __init__(self, stage: Stage, document: Prunable | None, total: Callable[[Tensor], Tensor]) -> None:
+        """``document``: the document side; None if its architecture cannot prune. ``total`` sums over processes."""
+        pruning = spade_options(stage).pruning
+        if pruning is None or document is None:
+            raise LearnedSparseError(f"stage {stage.name}: pruning: this architecture cannot prune terms; SpaDE can")
+        self._settings, self._document, self._total = pruning, document, total
+        self._pending: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of input_ids, which the value keeps alive
+        self._counts: Tensor | None = None
+        self._documents = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count every batch of documents that passes through the components in the ``with`` block."""
+        hooks = [part.register_forward_hook(self._add_support) for part in self._document.unpruned.values()]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            for _, support in self._pending.values():
+                counts = support.sum(dim=0)
+                self._counts = counts if self._counts is None else self._counts + counts
+                self._documents += len(support)
+            self._pending.clear()
+
+    def _add_support(self, _: nn.Module, inputs: tuple[Any, ...], weights: Tensor) -> None:
+        ids, support = inputs[0], weights.detach() > 0
+        before = self._pending.get(id(ids))
+        self._pending[id(ids)] = (ids, support if before is None else before[1] | support)
+
+    def after(self, step: int) -> tuple[dict[str, float], bool]:
+        """Prune if a window ends with ``step`` (from 0).
+
+        Returns the values to log, and whether the search for the best weights restarts.
+        """
+        windows, rest = divmod(step + 1, self._settings.window)
+        if rest or self._counts is None:
+            return {}, False
+        gamma = self._gamma(windows)
+        documents = self._total(torch.tensor(self._documents, device=self._counts.device))
+        shares = self._total(self._counts).cpu().double() / documents.cpu()  # Apple GPUs have no float64
+        self._counts, self._documents = None, 0
+        pruned = self._document.set_frequencies(shares, gamma, cumulative=self._settings.cumulative)
+        return {"gamma": gamma, "pruned_terms": float(pruned)}, windows == 1 or gamma < self._gamma(windows - 1)
+
+    def _gamma(self, windows: int) -> float:
+        """Gamma after that many windows, from 1."""
+        return [*self._settings.schedule, self._settings.gamma][:windows][-1]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The counts of the unfinished window, summed over processes; every process has to call it."""
+        if self._counts is None:
+            return {}
+        documents = torch.tensor(self._documents, device=self._counts.device)
+        return {"counts": self._total(self._counts.clone()), "documents": self._total(documents)}
+
+    def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+        """Continue with the counts of a state, if there are any; only one of several processes may do so."""
+        if tensors:
+            self._counts, self._documents = tensors["counts"].to(device), int(tensors["documents"])
