@@ -62,14 +62,12 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
         options.changes.append(f"on_bad_line={options.on_bad_line}")
-    teacher = None
     if recipe_values(options.recipe, changes=options.changes, data=options.data).get("kind") == "cross-encoder":
-        from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
+        from encoders.teach.cross_encoder import load_cross_encoder_recipe, train_cross_encoder
 
-        teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
-    if teacher is not None:
         if options.resume or options.max_seconds is not None:
             raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
+        teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
         output = options.output or checkpoint_folder(teacher.model)
         seconds = train_cross_encoder(
             teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from encoders import load, train
 from encoders.backbone.pretrained import save_random_bert
-from encoders.teach import CrossEncoder, load_cross_encoder_recipe, scoring, train_cross_encoder
+from encoders.teach import scoring
 from encoders.teach.__main__ import main
+from encoders.teach.cross_encoder import load_cross_encoder_recipe, train_cross_encoder
+from encoders.teach.scorers import CrossEncoder
 from encoders.train import main as train_main
 from encoders.training import Negatives, Source, load_recipe
 from encoders.training.data.scores import TeacherScores
@@ -54,32 +57,20 @@ def test_scores_are_those_of_the_cross_encoder(
     teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
 ) -> None:
     out = teach("--cross-encoder", str(classifier))
-    assert out.startswith(
-        f"{tmp_path / 'scores.tsv'}: 90 pairs of 30 queries\n"
-    )  # the relevant document is the first hit
-    scores = lines_of(tmp_path / "scores.tsv")
+    path, run = tmp_path / "scores.tsv", tiny_collection / "train.run"
+    assert out.startswith(f"{path}: 90 pairs of 30 queries\n")  # the relevant document is the first hit
+    scores = lines_of(path)
     assert {document for query, document in scores if query == "q4"} == {"d4", "d5", "d6"}
     collection = load_collection(str(tiny_collection))
     queries = {query.id: query.text for query in collection.queries("train")}
     documents = {document.id: document.text for document in collection.documents()}
     peer = pytest.importorskip("sentence_transformers").CrossEncoder(str(classifier), device="cpu")
-    expected = peer.predict([(queries[query], documents[document]) for query, document in scores], activation_fn=None)
-    import torch
-
-    logits = peer.predict([(queries[q], documents[d]) for q, d in scores], activation_fn=torch.nn.Identity())
-    assert np.shape(expected) == (90,)
+    texts = [(queries[query], documents[document]) for query, document in scores]
+    logits = peer.predict(texts, activation_fn=torch.nn.Identity())
     assert list(scores.values()) == pytest.approx(logits.tolist(), abs=1e-4)
-
-
-def test_recipes_read_the_output(
-    teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
-) -> None:
-    teach("--cross-encoder", str(classifier))
-    run, scores = tiny_collection / "train.run", tmp_path / "scores.tsv"
-    loaded = load_source(Source(collection=str(tiny_collection), run=run, scores=scores), Negatives())
+    loaded = load_source(Source(collection=str(tiny_collection), run=run, scores=path), Negatives())
     assert loaded.examples.scored
     assert len(loaded.examples) == 30
-    assert len(TeacherScores(scores)) == 90
 
 
 def test_a_stopped_scoring_goes_on(
@@ -99,17 +90,21 @@ def test_a_stopped_scoring_goes_on(
     with pytest.raises(KeyboardInterrupt):
         teach("--cross-encoder", str(classifier))
     assert not (tmp_path / "scores.tsv").exists()
-    with (tmp_path / ".scores.tsv.part").open("ab") as file:
+    (part,) = tmp_path.glob(".scores.tsv.*.part")
+    with part.open("ab") as file:
         file.write(b"q7\td1")  # a line that a kill has cut off
-    with pytest.raises(LearnedSparseError, match="was begun; go on with --resume, or begin again with --overwrite"):
+    with pytest.raises(LearnedSparseError, match="a scoring was started; continue with --resume, or start again"):
         teach("--cross-encoder", str(classifier))
-    with pytest.raises(LearnedSparseError, match="was begun with another teacher; begin again with --overwrite"):
-        teach("--cross-encoder", str(classifier), "--max-length", "9", "--resume")
+    other = tmp_path / "other" / "scores.tsv"  # another teacher has none of these scores
+    other.parent.mkdir()
+    (other.parent / part.name).write_bytes(part.read_bytes())
+    out = teach("--cross-encoder", str(classifier), "--max-length", "9", "--resume", output=other)
+    assert "90 pairs of 30 queries\n" in out
     assert "90 pairs of 30 queries (40 were there)" in teach("--cross-encoder", str(classifier), "--resume")
     assert (tmp_path / "scores.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
-    assert not (tmp_path / ".scores.tsv.part").exists()
+    assert not part.exists()
     assert "(90 were there)" in teach("--cross-encoder", str(classifier), "--resume")
-    with pytest.raises(LearnedSparseError, match="is there already; go on with --resume"):
+    with pytest.raises(LearnedSparseError, match="exists already; continue with --resume"):
         teach("--cross-encoder", str(classifier))
     assert "90 pairs of 30 queries\n" in teach("--cross-encoder", str(classifier), "--overwrite")
 
@@ -189,12 +184,11 @@ def test_a_cross_encoder_is_trained(
     relevant = [score for (query, document), score in scores.items() if query[1:] == document[1:]]
     others = [score for (query, document), score in scores.items() if query[1:] != document[1:]]
     assert np.mean(relevant) - np.mean(others) > np.std(others)
-    with pytest.raises(LearnedSparseError, match="is there already; replace it with --overwrite"):
+    with pytest.raises(LearnedSparseError, match="exists already; replace it with --overwrite"):
         train_main(["--recipe", str(teacher_recipe), *where])
     with pytest.raises(LearnedSparseError, match="a cross-encoder is trained in one go"):
         train_main(["--recipe", str(teacher_recipe), *where, "--resume"])
     recipe = load_cross_encoder_recipe(teacher_recipe, changes=["steps=5"])
-    assert recipe is not None
     for name in ("one", "two"):
         train_cross_encoder(recipe, tmp_path / name, device="cpu", quietly=True)
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
@@ -202,7 +196,6 @@ def test_a_cross_encoder_is_trained(
 
 
 def test_recipes_of_cross_encoders_are_checked(teacher_recipe: Path) -> None:
-    assert load_cross_encoder_recipe("small-splade") is None
     with pytest.raises(LearnedSparseError, match="kind: self: a cross-encoder does not search"):
         load_cross_encoder_recipe(teacher_recipe, changes=["negatives.kind=self"])
     with pytest.raises(LearnedSparseError, match="at least one for each query"):
