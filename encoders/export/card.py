@@ -50,16 +50,12 @@ def model_card(
         "tags": ["sparse-encoder", "sparse", "learned-sparse-retrieval", model.architecture],
         **({"base_model": backbone} if "/" in backbone or backbone.startswith("bert-") else {}),
     }
-    measured = {
-        "validation queries of the training": {"MRR@10": (model.training or {}).get("MRR@10")},
-        **(scores or {}),
-    }
-    rows = [
-        f"| {where} | {measure} | {score:.4f} |"
-        for where, measures in measured.items()
-        for measure, score in measures.items()
-        if score is not None
-    ]
+    validated = (model.training or {}).get("MRR@10")
+    measured = {"validation queries of the training": {} if validated is None else {"MRR@10": validated}}
+    table = "| measured on | measure | score |\n|---|---|--:|"
+    for where, measures in {**measured, **(scores or {})}.items():
+        for measure, score in measures.items():
+            table += f"\n| {where} | {measure} | {score:.4f} |"
     return f"""\
 ---
 {_yaml(metadata)}
