@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -108,12 +107,7 @@ def run_recipe(
         Stopping(max_seconds, session) as stopping,
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
-        session.if_main(lambda: shutil.rmtree(folder.texts, ignore_errors=True))
-        try:
-            return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
-        finally:
-            if is_main:
-                shutil.rmtree(folder.texts, ignore_errors=True)
+        return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
 
 
 class _Run:
@@ -131,9 +125,7 @@ class _Run:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
-        shared = folder.texts if session.num_processes > 1 else None
-        on_bad_line = recipe.on_bad_line
-        stores = TextStores(expanded=expanded, on_bad_line=on_bad_line, shared=shared, if_main=session.if_main)
+        stores = TextStores(expanded=expanded, on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
         self._held_out = None
         if validation is not None and validation.holdout is not None:

@@ -1,23 +1,53 @@
-"""Training examples in files of three whole-number ids a line, which are held in columns."""
+"""Files of three whole-number ids a line, such as MS MARCO's triples: held in columns, because 400 million lines."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.training.data.examples import Example, Judged
-from encoders.training.data.id_columns import IdColumns, Ids, Rows
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
 
 _logger = logging.getLogger(__name__)
+
+Ids = npt.NDArray[np.int32]
+_FIRST_LINE = re.compile(rb"\d+\t\d+\t\d+\n")
+_CHUNK_LINES = 2_000_000
+_MAX_ID = 2**30
+"""Ids must be smaller: one byte for each possible id is held."""
+
+
+def read_ids(path: Path) -> Ids | None:
+    """Query, positive and negative ``(3, lines)`` of a file of three whole numbers a line; None for any other file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        if not _FIRST_LINE.fullmatch(file.readline(100)):
+            return None
+    import pandas as pd
+
+    options: dict[str, Any] = {"sep": "\t", "header": None, "index_col": False, "dtype": np.int64}
+    options |= {"na_filter": False, "skip_blank_lines": False, "chunksize": _CHUNK_LINES}
+    parts = []
+    try:
+        for frame in pd.read_csv(path, **options):
+            ids = frame.to_numpy()
+            if ids.shape[1] != 3 or ids.min() < 0 or ids.max() >= _MAX_ID:
+                return None
+            parts.append(ids.astype(np.int32).T)
+    except ValueError:  # pandas' ParserError too
+        return None
+    return np.concatenate(parts, axis=1)
 
 
 class IdTriples:
@@ -26,16 +56,18 @@ class IdTriples:
     scored = False
 
     def __init__(
-        self, path: Path, settings: Negatives, columns: IdColumns, queries: Mapping[str, str], texts: TextStore
+        self, path: Path, settings: Negatives, columns: Ids, queries: Mapping[str, str], texts: TextStore
     ) -> None:
-        """``queries`` and ``texts`` hold every id of ``columns``."""
-        self._path, self._columns, self._queries, self._texts = path, columns, queries, texts
+        """``columns``: see ``read_ids``. Raises if ``queries`` or ``texts`` do not hold one of the ids."""
+        self._path, self._queries, self._texts = path, queries, texts
         self._settings = checked(path, settings)
-        no_query = _flags(columns.query_ids, lambda id: not queries[id].strip())
-        no_text = _flags(columns.document_ids, texts.is_empty)
-        usable = ~(no_query[columns.queries] | no_text[columns.positives] | no_text[columns.negatives])
-        self.empty = int(len(usable) - usable.sum())
-        self._lines = np.flatnonzero(usable) if self.empty else None
+        check_known(str(path), "query", _distinct(columns[0]), queries)
+        check_known(str(path), "document", _distinct(columns[1:]), texts)
+        no_query = _flags(columns[0], lambda id: not queries[id].strip())
+        no_text = _flags(columns[1:], texts.is_empty)
+        empty = no_query[columns[0]] | no_text[columns[1:]].any(axis=0)
+        self.empty = int(empty.sum())
+        self._columns = columns[:, ~empty] if self.empty else columns
         if self.empty:
             _logger.warning("%s: left out %d triples with an empty text", path, self.empty)
         if not len(self):
@@ -47,59 +79,47 @@ class IdTriples:
         self.fingerprint = digest.hexdigest()
 
     def __len__(self) -> int:
-        return len(self._columns.queries if self._lines is None else self._lines)
+        return self._columns.shape[1]
 
     def get(self, index: int, rng: np.random.Generator) -> Example:  # noqa: ARG002 -- nothing is drawn
         """Example ``index``, from 0."""
-        columns, line = self._columns, index if self._lines is None else int(self._lines[index])
-        ids = columns.document_ids[[columns.positives[line], columns.negatives[line]]].tolist()
-        positive, negative = (self._texts[str(id)] for id in ids)
-        query = self._queries[str(columns.query_ids[columns.queries[line]])]
-        negatives = (negative,) if self._settings.count else ()
-        return Example(query, positive, negatives, frozenset({text_key(positive)}))
+        query, positive, negative = map(str, self._columns[:, index].tolist())
+        text = self._texts[positive]
+        negatives = (self._texts[negative],) if self._settings.count else ()
+        return Example(self._queries[query], text, negatives, frozenset({text_key(text)}))
 
     def query_keys(self) -> Iterable[int]:
-        used = self._columns.query_ids[np.unique(self._of_lines(self._columns.queries))]
-        return (text_key(str(id)) for id in used.tolist())
+        return map(text_key, _distinct(self._columns[0]))
 
     def judged(self, keys: Container[int]) -> Judged:
-        chosen = _flags(self._columns.query_ids, lambda id: text_key(id) in keys)
-        lines = np.flatnonzero(chosen[self._of_lines(self._columns.queries)])
-        queries = self._columns.query_ids[self._of_lines(self._columns.queries)[lines]]
-        documents = self._columns.document_ids[self._of_lines(self._columns.positives)[lines]]
+        chosen = _flags(self._columns[0], lambda id: text_key(id) in keys)[self._columns[0]]
         positives: dict[str, dict[str, None]] = {}
-        for query, document in zip(queries.tolist(), documents.tolist(), strict=True):
+        for query, document in self._columns[:2, chosen].T.tolist():
             positives.setdefault(str(query), {})[str(document)] = None
         relevant = {query: list(ids) for query, ids in positives.items()}
         return Judged({query: self._queries[query] for query in relevant}, relevant)
 
     def without(self, keys: Container[int], texts: Container[int]) -> IdTriples:
-        left_out = _flags(
-            self._columns.query_ids, lambda id: text_key(id) in keys or query_key(self._queries[id]) in texts
-        )
-        kept = ~left_out[self._of_lines(self._columns.queries)]
+        left_out = _flags(self._columns[0], lambda id: text_key(id) in keys or query_key(self._queries[id]) in texts)
+        kept = ~left_out[self._columns[0]]
+        new: IdTriples = copy.copy(self)
         digest = hashlib.blake2b(np.packbits(kept).tobytes(), key=self.fingerprint.encode(), digest_size=16)
-        new = self._like(_lines=np.flatnonzero(kept) if self._lines is None else self._lines[kept])
-        new.fingerprint = digest.hexdigest()
+        new._columns, new.fingerprint = self._columns[:, kept], digest.hexdigest()
         return new
 
     def drawing(self, settings: Negatives) -> IdTriples:
         """The same examples with negatives by ``settings``."""
         if settings.margin is not None:
             raise LearnedSparseError(f"{self._path}: negatives: margin needs a teacher's scores; the file has none")
-        return self._like(_settings=checked(self._path, settings))
-
-    def _of_lines(self, column: Rows) -> Rows:
-        return column if self._lines is None else column[self._lines]
-
-    def _like(self, **changes: object) -> Self:
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, **changes)
+        new: IdTriples = copy.copy(self)
+        new._settings = checked(self._path, settings)
         return new
 
 
 def checked(path: Path, settings: Negatives) -> Negatives:
     """``settings``; raise if triples cannot give such negatives."""
+    if path.suffix == ".gz":
+        raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
     if any(source.kind not in ("given", "none") for source in settings.parts):
         raise LearnedSparseError(f"{path}: the file has its own negatives; set negatives: kind: given")
     if settings.count > 1 and path.suffix == ".tsv":
@@ -107,6 +127,22 @@ def checked(path: Path, settings: Negatives) -> Negatives:
     return settings
 
 
+def check_known(where: str, kind: str, ids: Iterable[str], known: Container[str]) -> None:
+    """Raise if one of ``ids`` is not in ``known``."""
+    if missing := next((id for id in ids if id not in known), None):
+        raise LearnedSparseError(f"{where}: {kind} {missing!r} is not in the collection")
+
+
+def _distinct(ids: Ids) -> list[str]:
+    """The ids in ascending order, each once."""
+    seen = np.zeros(int(ids.max(initial=0)) + 1, bool)
+    seen[ids] = True
+    return list(map(str, np.flatnonzero(seen).tolist()))
+
+
 def _flags(ids: Ids, is_so: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """``is_so`` of every id, ``(ids,)``."""
-    return np.fromiter((is_so(str(id)) for id in ids.tolist()), bool, len(ids))
+    """``is_so`` by id, for each of ``ids``: ``(largest id + 1,)``."""
+    flags = np.zeros(int(ids.max(initial=0)) + 1, bool)
+    for id in _distinct(ids):
+        flags[int(id)] = is_so(id)
+    return flags

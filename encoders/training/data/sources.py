@@ -8,12 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from encoders.training.data.examples import Examples, JudgedExamples
-from encoders.training.data.files import ExampleFile, check_exists, check_known, ids_of
-from encoders.training.data.id_triples import IdTriples
+from encoders.training.data.files import ExampleFile
+from encoders.training.data.id_triples import IdTriples, read_ids
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, TextStores
 from encoders.training.recipe import Negatives, Source
@@ -92,24 +93,18 @@ def _of_file(source: Source, negatives: Negatives, stores: TextStores) -> Loaded
             source=source, name=path.stem, examples=ExampleFile(path, negatives, systems=source.systems)
         )
     source, collection = _open_collection(source, source.collection)
-    check_exists(path)
-    # a teacher's scores are joined line by line
-    columns = stores.id_columns(path) if source.examples is None and source.scores is None else None
-    if columns is None:
-        query_ids, document_ids = ids_of(path, source.systems)
-    else:
-        query_ids, document_ids = ({str(id) for id in ids.tolist()} for ids in columns[:2])
     topics = read_queries(source.topics) if source.topics is not None else collection.queries(source.split)
-    queries = {query.id: query.text for query in topics if query.id in query_ids}
-    texts = stores.texts(collection, document_ids, expanded=source.expanded)
-    check_known(path, "query", query_ids, queries)
-    check_known(path, "document", document_ids, texts)
-    teacher = None if source.scores is None else TeacherScores(source.scores)
-    examples = (
-        ExampleFile(path, negatives, systems=source.systems, queries=queries, texts=texts, scores=teacher)
-        if columns is None
-        else IdTriples(path, negatives, columns, queries, texts)
-    )
+    queries = {query.id: query.text for query in topics}
+    texts = stores.texts(collection, expanded=source.expanded)
+    examples: Examples
+    # a teacher's scores are joined line by line
+    columns = read_ids(path) if source.examples is None and source.scores is None else None
+    if columns is not None:
+        examples = IdTriples(path, negatives, columns, queries, texts)
+    else:
+        teacher = None if source.scores is None else TeacherScores(source.scores)
+        by_id: dict[str, Any] = {"queries": queries, "texts": texts, "scores": teacher}
+        examples = ExampleFile(path, negatives, systems=source.systems, **by_id)
     return LoadedSource(source=source, name=path.stem, examples=examples)
 
 

@@ -15,9 +15,9 @@ from encoders.training.data.examples import Candidates, Example, JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
 from encoders.training.data.sources import load_source
-from encoders.training.data.texts import MappedTexts, TextStore, TextStores, text_key
+from encoders.training.data.texts import TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
-from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.collection import Collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import index_folder
 from learned_sparse.core.records import Document, Query
@@ -28,27 +28,6 @@ QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
 
 def examples(settings: Negatives = Negatives()) -> JudgedExamples:  # noqa: B008  (frozen)
     return JudgedExamples(QUERIES, POSITIVES, TEXTS, settings=settings)
-
-
-def test_mapped_texts_are_those_of_the_store(tmp_path: Path) -> None:
-    documents = [
-        Document("x", "naïve \ud800 \U0001f600"),
-        Document("é", ""),
-        *(Document(f"d{i}", "w" * i) for i in range(50)),
-    ]
-    store = TextStore(documents)
-    store.save(tmp_path / "texts")
-    mapped = MappedTexts(tmp_path / "texts")
-    assert list(mapped.ids) == list(store.ids)
-    assert (mapped.ids[-1], mapped.ids[1:3], len(mapped)) == ("d49", ["é", "d0"], 52)
-    assert [mapped[id] for id in store.ids] == [store[id] for id in store.ids]
-    assert list(mapped) == list(store)
-    assert mapped.fingerprint() == store.fingerprint()
-    assert ("d7" in mapped, "d50" in mapped, mapped.is_empty("é")) == (True, False, True)
-    with pytest.raises(KeyError):
-        mapped["d50"]
-    with pytest.raises(IndexError):
-        mapped.ids[52]
 
 
 @pytest.mark.parametrize("size", [1, 7])
@@ -107,7 +86,7 @@ def test_triples_of_texts(tmp_path: Path) -> None:
         ExampleFile(path, Negatives())
     with pytest.raises(LearnedSparseError, match="one negative per query"):
         ExampleFile(path, Negatives(per_query=2))
-    with pytest.raises(LearnedSparseError, match=r"--data FILE\.tsv"):
+    with pytest.raises(LearnedSparseError, match="no such file"):
         ExampleFile(tmp_path / "absent.tsv", Negatives())
 
 
@@ -257,6 +236,4 @@ def test_sources_over_one_collection_read_its_documents_once(
         for split in ("train", "dev")
     ]
     assert all(isinstance(part, JudgedExamples) for part in parts)
-    assert read == [tiny_collection.name]
-    assert "d39" in stores.texts(load_collection(tiny_collection), keep={"d1"})
     assert read == [tiny_collection.name]

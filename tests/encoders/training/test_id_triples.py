@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source
 from encoders.training.data.files import ExampleFile
-from encoders.training.data.id_columns import read_columns
-from encoders.training.data.id_triples import IdTriples
+from encoders.training.data.id_triples import IdTriples, read_ids
 from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
+from encoders.training.data.texts import TextStore, query_key, text_key
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 
@@ -31,7 +29,7 @@ def written(path: Path) -> Path:
 @pytest.mark.parametrize("per_query", [0, 1])
 def test_columns_give_the_examples_of_the_lines(tmp_path: Path, per_query: int) -> None:
     path, texts, settings = written(tmp_path / "triples.tsv"), TextStore(DOCUMENTS), Negatives(per_query=per_query)
-    columns = read_columns(path)
+    columns = read_ids(path)
     assert columns is not None
     fast = IdTriples(path, settings, columns, QUERIES, texts)
     slow = ExampleFile(path, settings, queries=QUERIES, texts=texts)
@@ -52,33 +50,12 @@ def test_columns_give_the_examples_of_the_lines(tmp_path: Path, per_query: int) 
             fast.drawing(refused)
 
 
-@pytest.mark.parametrize("line", ["07\t1\t2", "7\t1 \t2", "7\t1\t2\r", "7\t1\t2\t3", "7\ta\t2", "", "-7\t1\t2", "7\t1"])
+@pytest.mark.parametrize("line", ["7\t1\t2\t3", "7\ta\t2", "", "-7\t1\t2", "7\t1"])
 def test_any_other_line_is_left_to_the_reader_of_lines(tmp_path: Path, line: str) -> None:
     path = written(tmp_path / "triples.tsv")
-    assert read_columns(path) is not None
+    assert read_ids(path) is not None
     path.write_bytes(path.read_bytes() + f"{line}\n".encode() + b"7\t1\t2\n")
-    assert read_columns(path) is None
-
-
-def test_processes_share_the_columns(tmp_path: Path) -> None:
-    path, calls = written(tmp_path / "triples.tsv"), []
-
-    def only_once(build: object) -> None:
-        calls.append(build)
-        if len(calls) == 1:
-            build()  # type: ignore[operator]
-
-    stores = TextStores(shared=tmp_path / "shared", if_main=only_once)
-    for _ in range(2):
-        columns, expected = stores.id_columns(path), read_columns(path)
-        assert columns is not None
-        assert expected is not None
-        pairs: list[tuple[Any, Any]] = list(zip(columns, expected, strict=True))
-        for one, two in pairs:
-            assert isinstance(one, np.memmap)
-            assert np.array_equal(one, two)
-    (tmp_path / "texts.tsv").write_text("a\tb\tc\n")
-    assert TextStores(shared=tmp_path / "other").id_columns(tmp_path / "texts.tsv") is None
+    assert read_ids(path) is None
 
 
 def test_a_source_of_whole_numbers_is_read_in_columns(tmp_path: Path, tiny_collection: Path) -> None:
