@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from encoders.training.data.examples import Example, Judged
+from encoders.training.data.examples import Candidates, Example, Judged
 from encoders.training.data.id_triples import check_known, checked
 from encoders.training.data.scores import TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
@@ -131,8 +131,7 @@ class ExampleFile:
         new.fingerprint = hashlib.blake2b(new._offsets, key=self.fingerprint.encode(), digest_size=16).hexdigest()
         return new
 
-    def drawing(self, settings: Negatives) -> ExampleFile:
-        """The same examples with negatives drawn by ``settings``; ``short`` stays as it was when the file was read."""
+    def drawing(self, settings: Negatives, *_: Candidates) -> ExampleFile:
         if settings.margin is not None and not self.scored:
             raise LearnedSparseError(f"{self._path}: negatives: margin needs a teacher's scores; the file has none")
         new: ExampleFile = copy.copy(self)

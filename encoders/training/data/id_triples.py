@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.examples import Example, Judged
+from encoders.training.data.examples import Candidates, Example, Judged
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
@@ -107,8 +107,7 @@ class IdTriples:
         new._columns, new.fingerprint = self._columns[:, kept], digest.hexdigest()
         return new
 
-    def drawing(self, settings: Negatives) -> IdTriples:
-        """The same examples with negatives by ``settings``."""
+    def drawing(self, settings: Negatives, *_: Candidates) -> IdTriples:
         if settings.margin is not None:
             raise LearnedSparseError(f"{self._path}: negatives: margin needs a teacher's scores; the file has none")
         new: IdTriples = copy.copy(self)

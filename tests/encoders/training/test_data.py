@@ -59,7 +59,7 @@ def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() 
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
-    judged = examples().with_candidates(Negatives(per_query=2), Candidates({"q": ["c"]}))
+    judged = examples().drawing(Negatives(per_query=2), Candidates({"q": ["c"]}))
     seen = Counter[str]()
     for seed in range(20):
         example = judged.get(0, np.random.default_rng(seed))
@@ -71,7 +71,7 @@ def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
         seen.update(example.negatives[1:])
     assert set(seen) == {"two", "three"}  # the random filler is never "one" or its copy
     assert len(judged) == 3
-    assert len(examples().with_candidates(Negatives(short="drop"), Candidates({"q": ["c"]}))) == 1
+    assert len(examples().drawing(Negatives(short="drop"), Candidates({"q": ["c"]}))) == 1
 
 
 def test_triples_of_texts(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ def test_lines_with_and_without_scores_do_not_mix(tmp_path: Path) -> None:
         ({"triples": "a.tsv", "examples": "b.jsonl"}, "'triples' and 'examples' are two sources"),
         ({"triples": "a.jsonl"}, "'examples' are JSON lines"),
         ({"examples": "a.tsv"}, "'examples' are JSON lines"),
-        ({"triples": "a.tsv", "systems": ("bm25",)}, "triples have no 'systems'"),
-        ({"triples": "a.tsv", "scores": Path("s.tsv")}, "texts have no ids to join 'scores' by"),
+        ({"triples": "a.tsv", "systems": ("bm25",)}, "'systems' are those of a file of 'examples'"),
+        ({"triples": "a.tsv", "scores": Path("s.tsv")}, "texts have no ids to join 'expanded' or 'scores' by"),
         ({"collection": "pydoc", "systems": ("bm25",)}, "'systems' are those of a file of 'examples'"),
     ],
 )
@@ -186,7 +186,7 @@ def test_scores_in_every_form(tmp_path: Path, form: str) -> None:
         ("scores.pkl.gz", "x", "loading a pickle can run code"),
         ("scores.tsv", "q1 d1\n", "scores.tsv:1: 2 columns; expected query, document, score, or the six columns"),
         ("scores.tsv", "q1 d1 inf\n", "scores.tsv:1: score 'inf' is not a finite number"),
-        ("scores.tsv", "q1 d1 1\nq1 d1 2\n", "query 'q1' and document 'd1' have two scores; keep one of them"),
+        ("scores.tsv", "q1 d1 1\nq1 d1 2\n", "a query and a document have two scores; keep one of them"),
         ("scores.tsv", "\n", "scores.tsv: no scores"),
         ("scores.parquet", "x", "scores.parquet: not readable as Parquet"),
     ],
@@ -204,6 +204,6 @@ def test_relevant_documents_without_a_score_are_left_out(
     scores = written(tmp_path / "scores.tsv", *(f"q{n}\td{n}\t1" for n in range(5)))
     loaded = load_source(Source(collection=str(tiny_collection), scores=scores), Negatives(kind="random"))
     assert len(loaded.examples) == 5
-    assert "left out 25 relevant documents without a teacher's score" in caplog.text
+    assert "left out 25 judgements without a teacher's score" in caplog.text
     counts = Counter(len(loaded.examples.get(0, rng(seed)).scores) for seed in range(5))
     assert counts == {2: 5}

@@ -96,7 +96,7 @@ FIRST, SECOND = [f"d{number}" for number in range(1, 11)], [f"d{number}" for num
 
 
 def negatives_of(settings: Negatives, *candidates: Candidates, seed: int = 0) -> list[str]:
-    examples = JUDGED.with_candidates(settings, *candidates)
+    examples = JUDGED.drawing(settings, *candidates)
     return [f"d{text.split()[1]}" for text in examples.get(0, np.random.default_rng(seed)).negatives]
 
 
@@ -129,7 +129,7 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
     examples = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS, TeacherScores(tmp_path / "scores.tsv"))
-    far = examples.with_candidates(Negatives(per_query=7, margin=3.0), Candidates({"q": FIRST}))
+    far = examples.drawing(Negatives(per_query=7, margin=3.0), Candidates({"q": FIRST}))
     example = far.get(0, np.random.default_rng(0))
     assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores"):
