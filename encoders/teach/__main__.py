@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     collection = load_collection(options.collection)
     split = collection.choose_split(options.split, "train")
     given = {key: getattr(options, key) for key in ("max_length", "batch_size", "device", "dtype")}
-    scorers = [
+    scorers: list[CrossEncoder | DotProducts] = [
         *(CrossEncoder(name, **given) for name in options.cross_encoder),
         *(DotProducts(name, **given) for name in options.checkpoint),
     ]

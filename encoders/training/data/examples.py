@@ -56,7 +56,7 @@ class Examples(Protocol):
     def drawing(self, settings: Negatives, *candidates: Candidates) -> Examples:
         """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares.
 
-        A file has its own negatives and ignores ``candidates``; ``short`` stays as it was when the file was read.
+        A file has its own negatives and ignores ``candidates``.
         """
 
 
@@ -109,13 +109,6 @@ class JudgedExamples:
     def drawing(self, settings: Negatives, *candidates: Candidates) -> JudgedExamples:
         new: JudgedExamples = copy.copy(self)
         new._settings, new._candidates = settings, candidates or (Candidates({}),)
-        if settings.short == "drop" and not any(source.random for source in new._candidates):
-            found = {
-                query: {id for source in candidates for id in source.of.get(query, ())} for query in self.positives
-            }
-            new._pairs = [pair for pair in self._pairs if len(found[pair[0]]) >= settings.count]
-        if not new._pairs:
-            raise LearnedSparseError("no training query has enough hard negatives; lower negatives: per_query")
         if settings.margin is not None and self.teacher is None:
             raise LearnedSparseError("negatives: margin needs a teacher's scores; give each source 'scores'")
         return new

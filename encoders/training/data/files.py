@@ -8,7 +8,7 @@ import itertools
 import logging
 import math
 from array import array
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,6 @@ class ExampleFile:
     negative as two columns before them. ``*.jsonl``: lines with any number of positives and negatives, as BGE, Tevatron
     and sentence-transformers publish them; an example has one of the positives. With ``queries`` and ``texts`` the
     lines hold ids, otherwise the texts themselves. Empty texts are left out: there is nothing to learn from them.
-    ``empty`` counts the lines that cannot be used for that reason.
     """
 
     def __init__(
@@ -55,35 +54,31 @@ class ExampleFile:
         path: Path,
         settings: Negatives,
         *,
-        systems: Sequence[str] = (),
         queries: Mapping[str, str] | None = None,
         texts: TextStore | None = None,
         scores: TeacherScores | None = None,
     ) -> None:
-        """``systems``: of negatives by system, those to use. ``scores``: a teacher's, by id."""
+        """``scores``: a teacher's, by id."""
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
-        self._systems = systems
         self._settings = checked(path, settings)
-        self.empty, few, self.scored = 0, 0, scores is not None
+        self.scored, empty = scores is not None, 0
         self._offsets, self._keys = array("q"), array("Q")
         offset, digest = 0, hashlib.blake2b(digest_size=16)
         for number, content in raw_lines(path):
-            if content.strip():
-                where = f"{path}:{number}"
-                line = self._usable(content, where)
-                if line is None:
-                    self.empty += 1
-                elif len(line.negatives) < settings.count and settings.short == "drop":
-                    few += 1
-                else:
-                    self._add(line, offset, where)
+            line = self._usable(content, f"{path}:{number}") if content.strip() else None
+            if line is not None:
+                if self._offsets and bool(line.scores) != self.scored:
+                    raise LearnedSparseError(f"{path}:{number}: a teacher's scores are in some lines only")
+                self.scored = bool(line.scores)
+                self._offsets.append(offset)
+                self._keys.append(query_key(line.query) if queries is None else text_key(line.query))
+            elif content.strip():
+                empty += 1
             offset += len(content)
             digest.update(content)
-        if self.empty:
+        if empty:
             unscored = " or without a score" if scores is not None else ""
-            _logger.warning("%s: left out %d triples with an empty text%s", path, self.empty, unscored)
-        if few:
-            _logger.warning("%s: left out %d queries with fewer than %d negatives", path, few, settings.count)
+            _logger.warning("%s: left out %d triples with an empty text%s", path, empty, unscored)
         if not self._offsets:
             raise LearnedSparseError(f"{path}: no triples")
         if queries is not None and texts is not None:
@@ -94,13 +89,6 @@ class ExampleFile:
             digest.update(scores.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
         self._file = path.open("rb")
-
-    def _add(self, line: Line, offset: int, where: str) -> None:
-        if self._offsets and bool(line.scores) != self.scored and self._scores is None:
-            raise LearnedSparseError(f"{where}: some lines have a teacher's scores and others have none")
-        self.scored = self.scored or bool(line.scores)
-        self._offsets.append(offset)
-        self._keys.append(query_key(line.query) if self._queries is None else text_key(line.query))
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -186,7 +174,7 @@ class ExampleFile:
 
         ``where`` opens error messages.
         """
-        line = _of_json(content, where, self._systems) if self._path.suffix == ".jsonl" else _of_columns(content, where)
+        line = _of_json(content, where) if self._path.suffix == ".jsonl" else _of_columns(content, where)
         query, documents, scores = line.query, (*line.positives, *line.negatives), line.scores
         if self._texts is not None and self._queries is not None:
             check_known(where, "query", [query], self._queries)
@@ -219,7 +207,7 @@ def _of_columns(content: bytes, where: str) -> Line:
     return Line(query, (positive,), (negative,), tuple(finite(score, where) for score in scores))
 
 
-def _of_json(content: bytes, where: str, systems: Sequence[str]) -> Line:
+def _of_json(content: bytes, where: str) -> Line:
     """One of the three published forms."""
     try:
         record = json_object(content.removeprefix(b"\xef\xbb\xbf"))
@@ -230,7 +218,8 @@ def _of_json(content: bytes, where: str, systems: Sequence[str]) -> Line:
                 for key in ("positive_passages", "negative_passages")
             )
         elif "qid" in record and isinstance(record.get("neg"), dict):
-            query, positives, negatives = record["qid"], _strings(record, "pos"), _by_system(record["neg"], systems)
+            query, positives = record["qid"], _strings(record, "pos")  # each negative once, whatever systems found it
+            negatives = list(dict.fromkeys(id for system in record["neg"] for id in _strings(record["neg"], system)))
         elif "query" in record and "pos" in record:
             positives, negatives = _strings(record, "pos"), _strings(record, "neg")
             if record.get("pos_scores") is not None or record.get("neg_scores") is not None:
@@ -262,11 +251,3 @@ def _passage(passage: Mapping[str, Any]) -> str:
     if not isinstance(passage.get("text"), str):
         raise BadLineError("a passage has no text")
     return f"{passage.get('title') or ''} {passage['text']}".strip()
-
-
-def _by_system(negatives: Mapping[str, Any], systems: Sequence[str]) -> list[str]:
-    """Ids of the negatives of ``systems`` (empty: of all) in their order, each once."""
-    if negatives and (unknown := [system for system in systems if system not in negatives]):
-        raise BadLineError(f"no negatives of {unknown[0]!r}", f"there are {', '.join(sorted(negatives))}")
-    chosen = [system for system in systems or negatives if system in negatives]
-    return list(dict.fromkeys(id for system in chosen for id in _strings(negatives, system)))

@@ -66,10 +66,10 @@ class IdTriples:
         no_query = _flags(columns[0], lambda id: not queries[id].strip())
         no_text = _flags(columns[1:], texts.is_empty)
         empty = no_query[columns[0]] | no_text[columns[1:]].any(axis=0)
-        self.empty = int(empty.sum())
-        self._columns = columns[:, ~empty] if self.empty else columns
-        if self.empty:
-            _logger.warning("%s: left out %d triples with an empty text", path, self.empty)
+        self._columns = columns
+        if empty.any():
+            _logger.warning("%s: left out %d triples with an empty text", path, empty.sum())
+            self._columns = columns[:, ~empty]
         if not len(self):
             raise LearnedSparseError(f"{path}: no triples")
         with path.open("rb") as file:
@@ -79,7 +79,7 @@ class IdTriples:
         self.fingerprint = digest.hexdigest()
 
     def __len__(self) -> int:
-        return self._columns.shape[1]
+        return int(self._columns.shape[1])
 
     def get(self, index: int, rng: np.random.Generator) -> Example:  # noqa: ARG002 -- nothing is drawn
         """Example ``index``, from 0."""

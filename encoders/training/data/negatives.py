@@ -103,6 +103,7 @@ class NegativeSampler:
     def _initial(self, source: LoadedSource, part: NegativeSource) -> Candidates:
         """The candidates of a part before anything is mined."""
         examples: Any = source.examples
+        run: Run
         if part.kind in ("random", "none"):
             return Candidates({}, part.share, random=True)
         if source.source.run is not None and part.kind != "checkpoint":
@@ -116,7 +117,7 @@ class NegativeSampler:
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
             options: dict[str, Any] = {"collection": collection, "run": where, "if_main": self._if_main}
-            run = dict(bm25_run(queries, examples.texts, part.ranks[1], **options))
+            run = bm25_run(queries, examples.texts, part.ranks[1], **options)
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "

@@ -7,7 +7,6 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def load_source(source: Source, negatives: Negatives, stores: TextStores | None 
     path, stores = source.triples or source.examples, stores or TextStores()
     examples: Examples
     if source.collection is None and path is not None:
-        examples = ExampleFile(path, negatives, systems=source.systems)
+        examples = ExampleFile(path, negatives)
         return LoadedSource(source=source, name=path.stem, examples=examples)
     collection = load_collection(source.collection or "")
     if source.split == Source.split and source.topics is None:
@@ -62,8 +61,7 @@ def load_source(source: Source, negatives: Negatives, stores: TextStores | None 
     elif source.triples is not None and teacher is None and (columns := read_ids(path)) is not None:
         examples = IdTriples(path, negatives, columns, queries, texts)
     else:
-        by_id: dict[str, Any] = {"queries": queries, "texts": texts, "scores": teacher}
-        examples = ExampleFile(path, negatives, systems=source.systems, **by_id)
+        examples = ExampleFile(path, negatives, queries=queries, texts=texts, scores=teacher)
     name = f"{collection.name}/{source.split}" if path is None else path.stem
     return LoadedSource(source=source, name=name, examples=examples)
 
@@ -76,7 +74,6 @@ def _check(source: Source) -> None:
         "'triples' and 'examples' are two sources; make a list entry of each": source.triples and source.examples,
         f"{path}: 'examples' are JSON lines (.jsonl), 'triples' are columns (.tsv)": path is not None
         and (path.suffix == ".jsonl") != (source.examples is not None),
-        "'systems' are those of a file of 'examples'": source.systems and source.examples is None,
         "texts have no ids to join 'expanded' or 'scores' by; train on triples of ids": source.collection is None
         and (source.expanded or source.scores),
         "'topics' and 'qrels' go together": path is None and (source.topics is None) != (source.qrels is None),

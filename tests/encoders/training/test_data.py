@@ -71,23 +71,18 @@ def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
         seen.update(example.negatives[1:])
     assert set(seen) == {"two", "three"}  # the random filler is never "one" or its copy
     assert len(judged) == 3
-    assert len(examples().drawing(Negatives(short="drop"), Candidates({"q": ["c"]}))) == 1
 
 
 def test_triples_of_texts(tmp_path: Path) -> None:
     path = tmp_path / "triples.tsv"
     path.write_bytes("q\u00e9\tyes\tno\nq2\tyes2\tno2\r\n".encode())
-    triples = ExampleFile(path, Negatives())
-    example = triples.get(1, np.random.default_rng(0))
-    assert (len(triples), example.query, example.positive, example.negatives) == (2, "q2", "yes2", ("no2",))
-    assert triples.get(0, np.random.default_rng(0)).query == "qé"
+    first, second = (ExampleFile(path, Negatives()).get(index, np.random.default_rng(0)) for index in range(2))
+    assert (first.query, second.query, second.positive, second.negatives) == ("qé", "q2", "yes2", ("no2",))
+    with pytest.raises(LearnedSparseError, match="one negative per query"):
+        ExampleFile(path, Negatives(per_query=2))
     path.write_text("q\tyes\tno\n\nq\tyes\n", encoding="utf-8")
     with pytest.raises(LearnedSparseError, match=r"triples.tsv:3: . columns; expected query, positive, negative"):
         ExampleFile(path, Negatives())
-    with pytest.raises(LearnedSparseError, match="one negative per query"):
-        ExampleFile(path, Negatives(per_query=2))
-    with pytest.raises(LearnedSparseError, match="no such file"):
-        ExampleFile(tmp_path / "absent.tsv", Negatives())
 
 
 def test_triples_of_ids(tmp_path: Path, tiny_collection: Path) -> None:
@@ -95,11 +90,10 @@ def test_triples_of_ids(tmp_path: Path, tiny_collection: Path) -> None:
     path.write_text("q1\td1\td5\n", encoding="utf-8")
     loaded = load_source(Source(triples=path, collection=str(tiny_collection)), Negatives())
     example = loaded.examples.get(0, np.random.default_rng(0))
-    assert len(example.positive.split()) == 5
     assert set(example.query.split()) < set(example.positive.split())
     assert example.negatives[0] != example.positive
     path.write_text("q1\td1\td999\n", encoding="utf-8")
-    with pytest.raises(LearnedSparseError, match="document 'd999' is not in the collection"):
+    with pytest.raises(LearnedSparseError, match=r"ids.tsv:1: document 'd999' is not in the collection"):
         load_source(Source(triples=path, collection=str(tiny_collection)), Negatives())
 
 
