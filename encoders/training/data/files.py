@@ -8,15 +8,16 @@ import itertools
 import logging
 import math
 from array import array
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from encoders.training.data.examples import Candidates, Example, Judged
-from encoders.training.data.id_triples import check_known, checked
+from encoders.training.data.id_triples import check_known, index_of
 from encoders.training.data.scores import TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
@@ -61,26 +62,17 @@ class ExampleFile:
         """``scores``: a teacher's, by id."""
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
         self._settings = checked(path, settings)
-        self.scored, empty = scores is not None, 0
-        self._offsets, self._keys = array("q"), array("Q")
-        offset, digest = 0, hashlib.blake2b(digest_size=16)
-        for number, content in raw_lines(path):
-            line = self._usable(content, f"{path}:{number}") if content.strip() else None
-            if line is not None:
-                if self._offsets and bool(line.scores) != self.scored:
-                    raise LearnedSparseError(f"{path}:{number}: a teacher's scores are in some lines only")
-                self.scored = bool(line.scores)
-                self._offsets.append(offset)
-                self._keys.append(query_key(line.query) if queries is None else text_key(line.query))
-            elif content.strip():
-                empty += 1
-            offset += len(content)
-            digest.update(content)
+        self.scored = scores is not None
+        by_columns = queries is not None and texts is not None and scores is None and path.suffix == ".tsv"
+        index = index_of(path, queries or {}, texts) if by_columns and texts is not None else None
+        (self._offsets, self._keys), empty = index or self._index()
         if empty:
             unscored = " or without a score" if scores is not None else ""
             _logger.warning("%s: left out %d triples with an empty text%s", path, empty, unscored)
-        if not self._offsets:
+        if not len(self):
             raise LearnedSparseError(f"{path}: no triples")
+        self._file = path.open("rb")
+        digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         if queries is not None and texts is not None:
             lines = (f"{name}\t{text}" for name, text in queries.items())
             digest.update("\n".join(lines).encode("utf-8", "surrogatepass"))
@@ -88,35 +80,51 @@ class ExampleFile:
         if scores is not None:
             digest.update(scores.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
-        self._file = path.open("rb")
+
+    def _index(self) -> tuple[list[Any], int]:
+        """The offset and the query key of each line that can be used, and the number of the other ones."""
+        offsets, keys, offset, empty = array("q"), array("Q"), 0, 0
+        for number, content in raw_lines(self._path):
+            line = self._usable(content, f"{self._path}:{number}") if content.strip() else None
+            if line is not None:
+                if offsets and bool(line.scores) != self.scored:
+                    raise LearnedSparseError(f"{self._path}:{number}: a teacher's scores are in some lines only")
+                self.scored = bool(line.scores)
+                offsets.append(offset)
+                keys.append(query_key(line.query) if self._queries is None else text_key(line.query))
+            elif content.strip():
+                empty += 1
+            offset += len(content)
+        return [np.array(offsets), np.array(keys)], empty
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def query_keys(self) -> Iterable[int]:
-        keys: list[int] = np.unique(np.frombuffer(self._keys, np.uint64)).tolist()
+        keys: list[int] = np.unique(self._keys).tolist()
         return keys
 
-    def judged(self, keys: Container[int]) -> Judged:
+    def _has_key(self, keys: Set[int]) -> npt.NDArray[np.bool_]:
+        return np.isin(self._keys, np.fromiter(keys, np.uint64))
+
+    def judged(self, keys: Set[int]) -> Judged:
         queries: dict[str, str] = {}
         positives: dict[str, dict[str, None]] = {}
-        for index, key in enumerate(self._keys):
-            if key in keys:
-                line = self._line(index)
-                id = f"{key:016x}" if self._queries is None else line.query
-                queries.setdefault(id, line.query if self._queries is None else self._queries[line.query])
-                positives.setdefault(id, {}).update(dict.fromkeys(line.positives))
+        for index in np.flatnonzero(self._has_key(keys)).tolist():
+            line = self._line(index)
+            id = f"{self._keys[index]:016x}" if self._queries is None else line.query
+            queries.setdefault(id, line.query if self._queries is None else self._queries[line.query])
+            positives.setdefault(id, {}).update(dict.fromkeys(line.positives))
         relevant = {id: list(documents) for id, documents in positives.items()}
         return Judged(queries, relevant, texts=self._queries is None)
 
-    def without(self, keys: Container[int], texts: Container[int]) -> ExampleFile:
+    def without(self, keys: Set[int], texts: Set[int]) -> ExampleFile:
         by_text = {text_key(id) for id, text in (self._queries or {}).items() if query_key(text) in texts}
+        kept = ~self._has_key(keys | (texts if self._queries is None else by_text))
         new: ExampleFile = copy.copy(self)
-        left_out = texts if self._queries is None else by_text
-        kept = [key not in keys and key not in left_out for key in self._keys]
-        new._offsets = array("q", itertools.compress(self._offsets, kept))
-        new._keys = array("Q", itertools.compress(self._keys, kept))
-        new.fingerprint = hashlib.blake2b(new._offsets, key=self.fingerprint.encode(), digest_size=16).hexdigest()
+        new._offsets, new._keys = self._offsets[kept], self._keys[kept]
+        digest = hashlib.blake2b(np.packbits(kept).tobytes(), key=self.fingerprint.encode(), digest_size=16)
+        new.fingerprint = digest.hexdigest()
         return new
 
     def drawing(self, settings: Negatives, *_: Candidates) -> ExampleFile:
@@ -127,7 +135,7 @@ class ExampleFile:
         return new
 
     def _line(self, index: int) -> Line:
-        self._file.seek(self._offsets[index])
+        self._file.seek(int(self._offsets[index]))
         where = f"{self._path}: line of example {index + 1}"
         line = self._usable(self._file.readline(), where)
         if line is None:
@@ -190,6 +198,17 @@ class ExampleFile:
         if not query.strip() or not positives or (not negatives and self._path.suffix == ".tsv"):
             return None
         return Line(line.query, positives, negatives, tuple(itertools.compress(scores, kept)))
+
+
+def checked(path: Path, settings: Negatives) -> Negatives:
+    """``settings``; raise if triples cannot give such negatives."""
+    if path.suffix == ".gz":
+        raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
+    if any(source.kind not in ("given", "none") for source in settings.parts):
+        raise LearnedSparseError(f"{path}: the file has its own negatives; set negatives: kind: given")
+    if settings.count > 1 and path.suffix == ".tsv":
+        raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
+    return settings
 
 
 def _of_columns(content: bytes, where: str) -> Line:

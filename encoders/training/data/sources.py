@@ -12,7 +12,6 @@ import numpy as np
 
 from encoders.training.data.examples import Examples, JudgedExamples
 from encoders.training.data.files import ExampleFile
-from encoders.training.data.id_triples import IdTriples, read_ids
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, TextStores
 from encoders.training.recipe import Negatives, Source
@@ -57,9 +56,6 @@ def load_source(source: Source, negatives: Negatives, stores: TextStores | None 
         qrels = read_qrels(source.qrels) if source.qrels is not None else collection.qrels(source.split)
         positives = _positives(source, queries, qrels, texts, teacher)
         examples = JudgedExamples(queries, positives, texts, teacher, negatives)
-    # a teacher's scores are joined line by line
-    elif source.triples is not None and teacher is None and (columns := read_ids(path)) is not None:
-        examples = IdTriples(path, negatives, columns, queries, texts)
     else:
         examples = ExampleFile(path, negatives, queries=queries, texts=texts, scores=teacher)
     name = f"{collection.name}/{source.split}" if path is None else path.stem
