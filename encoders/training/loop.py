@@ -302,11 +302,10 @@ class _Run:
     def _batches(self, stage: Stage) -> Batches:
         recipe, session, cotraining = self._recipe, self._session, spade_options(stage).cotraining
         examples = self._negatives.examples()
-        sizes, weights = [len(part) for part in examples], [source.weight for source in recipe.data]
         stream = self._progress.stage
         return Batches(
             examples,
-            Sampler(sizes, weights=weights, seed=recipe.seed * 1000 + stream),
+            Sampler([len(part) for part in examples], seed=recipe.seed * 1000 + stream),
             session.model.tokenizer,
             recipe.max_length,
             batch_size=stage.batch_size,

@@ -47,8 +47,6 @@ class Source:
     scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
     expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
     run: Path | None = None  # TREC run with the candidates for hard negatives
-    weight: float | None = None  # share of the examples drawn; None: in proportion to size
-    min_relevance: int = 1  # smallest relevance of a positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ def _positives(
     where, unusable = f"data: {source.collection}:{source.split}", Counter[str]()
     positives: dict[str, list[str]] = {}
     for query, grades in sorted(qrels.items()):
-        for document in sorted(id for id, grade in grades.items() if grade >= source.min_relevance):
+        for document in sorted(id for id, grade in grades.items() if grade >= 1):
             if query not in queries:
                 unusable["whose query is not among the topics"] += 1
             elif document not in texts:
