@@ -75,54 +75,45 @@ def train_cross_encoder(
 
     Nothing is kept before the end: a stopped run starts again. sentence-transformers' own states are pickles.
     """
-    cross_encoder_class()  # an error if it is missing
+    model_class = cross_encoder_class()
     if output.exists() and not overwrite:
         raise LearnedSparseError(f"{output}: exists already; replace it with --overwrite, or name another --output")
-    started = time.perf_counter()
-    pairs: list[tuple[str, str, float]] = []  # query, document and label, of all steps in order
-    count = recipe.steps * recipe.batch_size
-    for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
-        pairs.append((example.query, example.positive, 1.0))
-        pairs += [(example.query, negative, 0.0) for negative in example.negatives]
-    with new_folder(output) as folder:
-        _fit(recipe, pairs, folder, str(choose_device(device)), quietly=quietly)
-        seconds = time.perf_counter() - started
-        notes = {"recipe": as_json(recipe), "pairs": len(pairs), "seconds": seconds, "versions": versions()}
-        write_json(folder / "training.json", notes)
-    return seconds
-
-
-def _fit(
-    recipe: CrossEncoderRecipe, pairs: list[tuple[str, str, float]], folder: Path, device: str, *, quietly: bool
-) -> None:
     import datasets
     import torch
     import transformers
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
+    started, on = time.perf_counter(), str(choose_device(device))
+    rows: list[dict[str, Any]] = []  # the pairs of all steps in order
+    count, negatives = recipe.steps * recipe.batch_size, recipe.negatives.count
+    for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
+        rows.append({"query": example.query, "document": example.positive, "label": 1.0})
+        rows += [{"query": example.query, "document": text, "label": 0.0} for text in example.negatives]
     transformers.set_seed(recipe.seed)  # also that of the new head
     layers = {} if recipe.num_hidden_layers is None else {"num_hidden_layers": recipe.num_hidden_layers}
     backbone = locate(recipe.backbone, recipe.revision)
     with quiet():
-        model: Any = cross_encoder_class()(
-            str(backbone), num_labels=1, max_length=recipe.max_length, device=device, config_kwargs=layers,
+        model: Any = model_class(
+            str(backbone), num_labels=1, max_length=recipe.max_length, device=on, config_kwargs=layers,
             model_kwargs={"use_safetensors": True},
         )  # fmt: skip
-    per_query = 1 + recipe.negatives.count
-    queries, documents, labels = (list(column) for column in zip(*pairs, strict=True))
-    arguments = CrossEncoderTrainingArguments(
-        output_dir=str(folder / ".states"), max_steps=recipe.steps, seed=recipe.seed,
-        per_device_train_batch_size=recipe.batch_size * per_query, learning_rate=recipe.learning_rate,
-        warmup_steps=recipe.warm_up_steps, weight_decay=recipe.weight_decay, bf16=recipe.precision == "bf16",
-        use_cpu=device == "cpu", save_strategy="no", report_to="none", disable_tqdm=quietly,
-        logging_steps=recipe.log_every,
-    )  # fmt: skip
-    trainer = CrossEncoderTrainer(
-        model=model, args=arguments,
-        train_dataset=datasets.Dataset.from_dict({"query": queries, "document": documents, "label": labels}),
-        loss=BinaryCrossEntropyLoss(model, pos_weight=torch.tensor(float(recipe.negatives.count))),
-    )  # fmt: skip
-    with process_settings(recipe.precision, model.device):
-        trainer.train()
-    model.save_pretrained(str(folder))
+    with new_folder(output) as folder:
+        arguments = CrossEncoderTrainingArguments(
+            output_dir=str(folder / ".states"), max_steps=recipe.steps, seed=recipe.seed,
+            per_device_train_batch_size=recipe.batch_size * (1 + negatives), learning_rate=recipe.learning_rate,
+            warmup_steps=recipe.warm_up_steps, weight_decay=recipe.weight_decay, bf16=recipe.precision == "bf16",
+            use_cpu=on == "cpu", save_strategy="no", report_to="none", disable_tqdm=quietly,
+            logging_steps=recipe.log_every,
+        )  # fmt: skip
+        trainer = CrossEncoderTrainer(
+            model=model, args=arguments, train_dataset=datasets.Dataset.from_list(rows),
+            loss=BinaryCrossEntropyLoss(model, pos_weight=torch.tensor(float(negatives))),
+        )  # fmt: skip
+        with process_settings(recipe.precision, model.device):
+            trainer.train()
+        model.save_pretrained(str(folder))
+        seconds = time.perf_counter() - started
+        notes = {"recipe": as_json(recipe), "pairs": len(rows), "seconds": seconds, "versions": versions()}
+        write_json(folder / "training.json", notes)
+    return seconds

@@ -111,17 +111,15 @@ def test_a_stopped_scoring_goes_on(
 
 def test_shards_together_are_the_whole(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
     teach("--cross-encoder", str(classifier), output=tmp_path / "whole.tsv")
-    parts = tmp_path / "parts"
+    whole, joined = lines_of(tmp_path / "whole.tsv"), dict[tuple[str, str], float]()
     for number in range(3):
         shard = ["--num-shards", "3", "--shard-id", str(number)]
-        teach("--cross-encoder", str(classifier), *shard, output=parts / f"{number}.tsv")
-    together = [lines_of(parts / f"{number}.tsv") for number in range(3)]
-    whole = lines_of(tmp_path / "whole.tsv")
-    assert sum(map(len, together)) == len(whole)
-    joined = {pair: score for part in together for pair, score in part.items()}
-    assert joined.keys() == whole.keys()
-    assert list(map(joined.get, whole)) == pytest.approx(list(whole.values()), abs=1e-5)
-    assert len(TeacherScores(parts)) == 90
+        teach("--cross-encoder", str(classifier), *shard, output=tmp_path / "parts" / f"{number}.tsv")
+        part = lines_of(tmp_path / "parts" / f"{number}.tsv")
+        assert not joined.keys() & part.keys()
+        joined |= part
+    assert {pair: joined[pair] for pair in whole} == pytest.approx(whole, abs=1e-5)
+    assert len(TeacherScores(tmp_path / "parts")) == len(whole) == len(joined)
 
 
 def test_an_ensemble_is_the_mean(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
