@@ -7,7 +7,6 @@ from pathlib import Path
 
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
-from learned_sparse.core.files import read_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes
 
 EPILOG = """\
@@ -26,9 +25,6 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if not (options.model or options.checkpoint):
         raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR")
-    scores = read_json(options.scores) if options.scores else {}
-    if not isinstance(scores, dict) or not all(isinstance(measures, dict) for measures in scores.values()):
-        raise LearnedSparseError(f"{options.scores}: expected {{measured on: {{measure: score}}}}")
     from encoders.encoding.model import join_sides, load_checkpoint
     from encoders.export.exporting import export_model
 
@@ -37,9 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     model = load_checkpoint(checkpoint, revision=options.revision, settings=settings)
     if options.query_checkpoint:
         model = join_sides(model, load_checkpoint(options.query_checkpoint, settings=settings))
-    notes = export_model(
-        model, options.output, options.to, licence=options.license, scores=scores, overwrite=options.overwrite
-    )
+    notes = export_model(model, options.output, options.to, licence=options.license, overwrite=options.overwrite)
     print(f"{options.output}: {model.architecture} for {options.to}")
     for note in notes:
         print(f"  note: {note}")
@@ -58,7 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the exported model")
     add("--overwrite", action="store_true", help="replace an earlier export")
     add("--license", metavar="ID", help="licence for the model card, such as apache-2.0")
-    add("--scores", type=Path, metavar="FILE", help="JSON for the model card: {measured on: {measure: score}}")
     return parser
 
 

@@ -37,10 +37,8 @@ ENCODERS = {"splade": "SpladeQueryEncoder", "unicoil": "UniCoilQueryEncoder"}
 """Classes of Pyserini by architecture."""
 
 
-def model_card(
-    model: LoadedModel, name: str, target: str, *, licence: str | None = None, scores: Mapping[str, Any] | None = None
-) -> str:
-    """``README.md`` of the Hub: metadata in YAML, then text. ``scores``: ``{measured on: {measure: score}}``."""
+def model_card(model: LoadedModel, name: str, target: str, *, licence: str | None = None) -> str:
+    """``README.md`` of the Hub: metadata in YAML, then text."""
     recipe: dict[str, Any] = _public(model.recipe or {})
     backbone = str(recipe.get("backbone", ""))
     metadata = {
@@ -51,11 +49,6 @@ def model_card(
         **({"base_model": backbone} if "/" in backbone or backbone.startswith("bert-") else {}),
     }
     validated = (model.training or {}).get("MRR@10")
-    measured = {"validation queries of the training": {} if validated is None else {"MRR@10": validated}}
-    table = "| measured on | measure | score |\n|---|---|--:|"
-    for where, measures in {**measured, **(scores or {})}.items():
-        for measure, score in measures.items():
-            table += f"\n| {where} | {measure} | {score:.4f} |"
     return f"""\
 ---
 {_yaml(metadata)}
@@ -75,7 +68,7 @@ Learned sparse retrieval ({model.architecture}): weights of terms of the tokeniz
 
 ## Scores
 
-{table}
+{"Not measured." if validated is None else f"MRR@10 {validated:.4f} on the validation queries of the training."}
 
 ## Licence
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from encoders.checkpoints.notes import as_json
 from encoders.encoding.model import LoadedModel, save_checkpoint
@@ -31,7 +29,6 @@ def export_model(
     target: str,
     *,
     licence: str | None = None,
-    scores: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> list[str]:
     """Write ``model`` into the folder ``output`` for ``target`` (one of ``TARGETS``), with a model card.
@@ -51,7 +48,7 @@ def export_model(
         else:
             notes = LAYOUTS[target](folder, model, form_of(model))
         with atomic_write(folder / "README.md") as file:
-            file.write(model_card(model, output.name, target, licence=licence, scores=scores).encode())
+            file.write(model_card(model, output.name, target, licence=licence).encode())
         write_record(
             folder / RECORD,
             {"target": target, "architecture": model.architecture, "settings": as_json(model.settings), "notes": notes},

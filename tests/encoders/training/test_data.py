@@ -17,7 +17,7 @@ from encoders.training.data.negatives import bm25_run, hard_negatives, search_po
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
-from learned_sparse.collections.collection import Collection
+from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import index_folder
 from learned_sparse.core.records import Document, Query
@@ -209,20 +209,10 @@ def test_bm25_indexes_and_searches_once_per_collection(tmp_path: Path, tmp_home:
     assert "d3" in searched({**LUCENE_TEXTS, "d3": "bees bees hives"})
 
 
-def test_sources_over_one_collection_read_its_documents_once(
-    tiny_collection: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, documents = [], Collection.documents
-
-    def recorded(self: Collection, *options: Any) -> Any:
-        read.append(self.name)
-        return documents(self, *options)
-
-    monkeypatch.setattr(Collection, "documents", recorded)
-    stores = TextStores()
-    parts = [
-        load_source(Source(collection=str(tiny_collection), split=split), Negatives(kind="none"), stores).examples
-        for split in ("train", "dev")
-    ]
-    assert all(isinstance(part, JudgedExamples) for part in parts)
-    assert read == [tiny_collection.name]
+def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> None:
+    stores, names = TextStores(), ("train", "dev")
+    sources = [Source(collection=str(tiny_collection), split=split) for split in names]
+    first, second = (load_source(source, Negatives(kind="none"), stores).examples for source in sources)
+    assert isinstance(first, JudgedExamples)
+    assert isinstance(second, JudgedExamples)
+    assert first.texts is second.texts is stores.documents(load_collection(tiny_collection))
