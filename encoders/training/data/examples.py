@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,10 +47,10 @@ class Examples(Protocol):
     def query_keys(self) -> Iterable[int]:
         """A key of each query: ``text_key`` of its id, or where there are no ids ``query_key`` of its text."""
 
-    def judged(self, keys: Set[int]) -> Judged:
+    def judged(self, keys: Collection[int]) -> Judged:
         """The queries with these keys: id to the text, and the relevant documents by id, or by text without ids."""
 
-    def without(self, keys: Set[int], texts: Set[int]) -> Examples:
+    def without(self, keys: Collection[int], texts: Collection[int]) -> Examples:
         """The examples without queries that have one of ``keys``, or whose text has one of the keys ``texts``."""
 
     def drawing(self, settings: Negatives, *candidates: Candidates) -> Examples:
@@ -119,11 +119,11 @@ class JudgedExamples:
     def query_keys(self) -> Iterable[int]:
         return map(text_key, self.positives)
 
-    def judged(self, keys: Set[int]) -> Judged:
+    def judged(self, keys: Collection[int]) -> Judged:
         positives = {query: documents for query, documents in self.positives.items() if text_key(query) in keys}
         return Judged({query: self.queries[query] for query in positives}, positives)
 
-    def without(self, keys: Set[int], texts: Set[int]) -> JudgedExamples:
+    def without(self, keys: Collection[int], texts: Collection[int]) -> JudgedExamples:
         kept = {
             query: documents
             for query, documents in self.positives.items()

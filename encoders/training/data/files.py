@@ -8,7 +8,7 @@ import itertools
 import logging
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,10 @@ class ExampleFile:
         keys: list[int] = np.unique(self._keys).tolist()
         return keys
 
-    def _has_key(self, keys: Set[int]) -> npt.NDArray[np.bool_]:
+    def _has_key(self, keys: Collection[int]) -> npt.NDArray[np.bool_]:
         return np.isin(self._keys, np.fromiter(keys, np.uint64))
 
-    def judged(self, keys: Set[int]) -> Judged:
+    def judged(self, keys: Collection[int]) -> Judged:
         queries: dict[str, str] = {}
         positives: dict[str, dict[str, None]] = {}
         for index in np.flatnonzero(self._has_key(keys)).tolist():
@@ -118,9 +118,9 @@ class ExampleFile:
         relevant = {id: list(documents) for id, documents in positives.items()}
         return Judged(queries, relevant, texts=self._queries is None)
 
-    def without(self, keys: Set[int], texts: Set[int]) -> ExampleFile:
+    def without(self, keys: Collection[int], texts: Collection[int]) -> ExampleFile:
         by_text = {text_key(id) for id, text in (self._queries or {}).items() if query_key(text) in texts}
-        kept = ~self._has_key(keys | (texts if self._queries is None else by_text))
+        kept = ~self._has_key({*keys, *(texts if self._queries is None else by_text)})
         new: ExampleFile = copy.copy(self)
         new._offsets, new._keys = self._offsets[kept], self._keys[kept]
         digest = hashlib.blake2b(np.packbits(kept).tobytes(), key=self.fingerprint.encode(), digest_size=16)

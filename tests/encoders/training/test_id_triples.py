@@ -39,6 +39,7 @@ def test_columns_give_the_examples_of_the_lines(path: Path, monkeypatch: pytest.
         assert one.query_keys() == other.query_keys()
         assert one.judged({text_key("14"), text_key("0")}) == other.judged({text_key("14"), text_key("0")})
         assert one.fingerprint == other.fingerprint
+    assert len(fast.without((), words)) > len(fast.without(keys, words))
     assert 0 < len(fast.without(keys, words)) < len(fast) < len(LINES)
 
 
