@@ -93,13 +93,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _train_cross_encoder(options: argparse.Namespace) -> int:
-    from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
+    from encoders.teach.cross_encoder import load_cross_encoder_recipe, train_cross_encoder
 
     if options.resume or options.max_seconds is not None:
         raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
     teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
-    if teacher is None:
-        raise LearnedSparseError(f"{options.recipe}: not the recipe of a cross-encoder")
     output = options.output or checkpoint_folder(teacher.model)
     seconds = train_cross_encoder(
         teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet

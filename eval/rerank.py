@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from encoders.teach import CrossEncoder, DotProducts, Pair
+from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
 from eval.measures import evaluate
 from eval.runs import Judged, add_expanded_option, add_judged_options, check_expanded, load_judged, read_runs
 from eval.tables import Cell, Column, format_table

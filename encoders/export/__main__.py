@@ -7,7 +7,6 @@ from pathlib import Path
 
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
-from learned_sparse.core.files import read_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes
 
 EPILOG = """\
@@ -17,52 +16,32 @@ Targets: sentence-transformers (a SparseEncoder), pyserini (SpladeQueryEncoder o
 examples:
   python -m encoders.export --model splade --to sentence-transformers --output exported
   python -m encoders.export --checkpoint DOC --query-checkpoint QUERY --to learned-sparse --output efficient-splade
-  python -m encoders.export --model splade --to sentence-transformers --output exported --license apache-2.0 \\
-      --push-to-hub OWNER/NAME --private
+  python -m encoders.export --model splade --to sentence-transformers --output exported --license apache-2.0
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Export, and upload if asked to."""
+    """Export a model."""
     options = _parser().parse_args(argv)
     if not (options.model or options.checkpoint):
         raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR")
-    scores = read_json(options.scores) if options.scores else {}
-    if not isinstance(scores, dict):
-        raise LearnedSparseError(f"{options.scores}: expected an object of scores, got {type(scores).__name__}")
     from encoders.encoding.model import join_sides, load_checkpoint
     from encoders.export.exporting import export_model
-    from encoders.export.hub import push_to_hub
 
     settings = parse_changes(options.set)
     checkpoint = options.checkpoint or default_checkpoint(options.model)
     model = load_checkpoint(checkpoint, revision=options.revision, settings=settings)
     if options.query_checkpoint:
         model = join_sides(model, load_checkpoint(options.query_checkpoint, settings=settings))
-    name = options.push_to_hub or options.output.name
-    notes = export_model(
-        model,
-        options.output,
-        options.to,
-        name=name,
-        licence=options.license,
-        scores=scores,
-        overwrite=options.overwrite,
-    )
+    notes = export_model(model, options.output, options.to, licence=options.license, overwrite=options.overwrite)
     print(f"{options.output}: {model.architecture} for {options.to}")
     for note in notes:
         print(f"  note: {note}")
-    if options.push_to_hub:
-        print(push_to_hub(options.output, options.push_to_hub, private=options.private or None))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="python -m encoders.export",
-        description=__doc__,
-        epilog=EPILOG,
-    )
+    parser = CommandParser(prog="python -m encoders.export", description=__doc__, epilog=EPILOG)
     add = parser.add_argument
     add("--model", help="name of a model in the home folder, or of a published one")
     add("--checkpoint", metavar="DIR|ID", help="checkpoint folder or Hub id, also of another tool")
@@ -73,9 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the exported model")
     add("--overwrite", action="store_true", help="replace an earlier export")
     add("--license", metavar="ID", help="licence for the model card, such as apache-2.0")
-    add("--scores", type=Path, metavar="FILE", help="JSON for the model card: {measured on: {measure: score}}")
-    add("--push-to-hub", metavar="OWNER/NAME", help="upload the folder to the Hugging Face Hub")
-    add("--private", action="store_true", help="with --push-to-hub: a new repository is private")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The model card: what the model is, how to use it, its recipe, data, scores and licence."""
+"""The model card: what the model is, how to use it, its recipe, scores and licence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from encoders.checkpoints.notes import as_json
 from encoders.encoding.model import LoadedModel
 
 USES = {
@@ -38,15 +37,8 @@ ENCODERS = {"splade": "SpladeQueryEncoder", "unicoil": "UniCoilQueryEncoder"}
 """Classes of Pyserini by architecture."""
 
 
-def model_card(
-    model: LoadedModel,
-    name: str,
-    target: str,
-    *,
-    licence: str | None = None,
-    scores: Mapping[str, Any] | None = None,
-) -> str:
-    """``README.md`` of the Hub: metadata in YAML, then text. ``scores``: ``{measured on: {measure: score}}``."""
+def model_card(model: LoadedModel, name: str, target: str, *, licence: str | None = None) -> str:
+    """``README.md`` of the Hub: metadata in YAML, then text."""
     recipe: dict[str, Any] = _public(model.recipe or {})
     backbone = str(recipe.get("backbone", ""))
     metadata = {
@@ -56,37 +48,32 @@ def model_card(
         "tags": ["sparse-encoder", "sparse", "learned-sparse-retrieval", model.architecture],
         **({"base_model": backbone} if "/" in backbone or backbone.startswith("bert-") else {}),
     }
-    settings = {"settings": as_json(model.settings), "max_length": model.max_length}
-    sections = {
-        "Use": USES[target].replace("ENCODER", ENCODERS.get(model.architecture, "")).replace("NAME", name),
-        "Settings": _block(settings),
-        "Training data": _data(recipe),
-        "Recipe": _block(recipe) if recipe else "Not recorded.",
-        "Scores": _scores(model.training or {}, scores or {}),
-        "Licence": licence or "Not stated. The licences of the backbone and of the training data apply.",
-    }
-    about = f"Learned sparse retrieval ({model.architecture}): weights of terms of the tokenizer's vocabulary."
-    parts = [f"---\n{_yaml(metadata)}---", f"# {name}", about]
-    parts += [f"## {title}\n\n{text}" for title, text in sections.items()]
-    return "\n\n".join(parts) + "\n"
+    validated = (model.training or {}).get("MRR@10")
+    return f"""\
+---
+{_yaml(metadata)}
+---
 
+# {name}
 
-def _data(recipe: Mapping[str, Any]) -> str:
-    sources = recipe.get("data") or []
-    stated = [", ".join(f"{key}: {value}" for key, value in source.items() if value is not None) for source in sources]
-    return "\n".join(f"- {source}" for source in stated) or "Not recorded."
+Learned sparse retrieval ({model.architecture}): weights of terms of the tokenizer's vocabulary.
 
+{USES[target].replace("ENCODER", ENCODERS.get(model.architecture, "")).replace("NAME", name)}
 
-def _scores(training: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
-    lines = ["| measured on | measure | score |", "|---|---|--:|"]
-    validated = training.get("MRR@10")
-    rows = [("validation queries of the training", "MRR@10", validated)] if isinstance(validated, int | float) else []
-    for name, value in scores.items():
-        rows += (
-            [(name, key, score) for key, score in value.items()] if isinstance(value, Mapping) else [("", name, value)]
-        )
-    lines += [f"| {where} | {measure} | {score:.4f} |" for where, measure, score in rows]
-    return "\n".join(lines) if rows else "Not measured."
+## Recipe and data
+
+```yaml
+{_yaml(recipe) if recipe else "# not recorded"}
+```
+
+## Scores
+
+{"Not measured." if validated is None else f"MRR@10 {validated:.4f} on the validation queries of the training."}
+
+## Licence
+
+{licence or "Not stated. The licences of the backbone and of the training data apply."}
+"""
 
 
 def _public(value: Any) -> Any:
@@ -98,10 +85,6 @@ def _public(value: Any) -> Any:
     return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
-def _block(content: Any) -> str:
-    return f"```yaml\n{_yaml(content)}```"
-
-
 def _yaml(content: Any) -> str:
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    return text
+    return text.rstrip()

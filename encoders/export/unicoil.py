@@ -20,8 +20,11 @@ _QUERY_TOKENS = 128
 """Tokens of a query, fixed in Pyserini's code."""
 
 
-def check_unicoil(model: LoadedModel) -> None:
-    """Raise with the reason if Pyserini's classes would compute other weights than ``model``."""
+def write_unicoil(folder: Path, model: LoadedModel) -> list[str]:
+    """One encoder with its head, or ``document`` and ``query`` if they differ. Returns notes for the user.
+
+    Raises if Pyserini's classes would compute other weights than ``model``.
+    """
     for name, value in _KNOWN.items():
         if (given := getattr(model.settings, name)) != value:
             raise LearnedSparseError(f"{name}: {given}: Pyserini's uniCOIL knows {value} only")
@@ -33,10 +36,6 @@ def check_unicoil(model: LoadedModel) -> None:
                 f"a backbone of type {kind}: Pyserini's uniCOIL is a BERT; train one, or search with "
                 "python -m learned_sparse.pyserini, which knows all encoders of this package"
             )
-
-
-def write_unicoil(folder: Path, model: LoadedModel) -> list[str]:
-    """One encoder with its head, or ``document`` and ``query`` if they differ. Returns notes for the user."""
     settings, notes = model.settings, list(PYSERINI_NOTES)
     if settings.query == "same":
         _encoder(folder, model, model.towers["document"])

@@ -27,47 +27,37 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Score all pairs and print their number."""
     options = _parser().parse_args(argv)
-    if options.resume and options.overwrite:
-        raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if not 0 <= options.shard_id < options.num_shards:
         last = options.num_shards - 1
         raise LearnedSparseError(
             f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {last}"
         )
     from encoders.teach.scorers import CrossEncoder, DotProducts
-    from encoders.teach.scoring import scorer_of, teach
+    from encoders.teach.scoring import teach
     from learned_sparse.collections.collection import load_collection
 
     collection = load_collection(options.collection)
     split = collection.choose_split(options.split, "train")
     given = {key: getattr(options, key) for key in ("max_length", "batch_size", "device", "dtype")}
-    scorer = scorer_of(
-        [
-            *(CrossEncoder(name, **given) for name in options.cross_encoder),
-            *(DotProducts(name, **given) for name in options.checkpoint),
-        ]
-    )
-    taught = teach(
-        scorer, collection, split, options.run, options.output, depth=options.depth, shard=options.shard_id,
+    scorers: list[CrossEncoder | DotProducts] = [
+        *(CrossEncoder(name, **given) for name in options.cross_encoder),
+        *(DotProducts(name, **given) for name in options.checkpoint),
+    ]
+    pairs, queries, scored = teach(
+        scorers, collection, split, options.run, options.output, depth=options.depth, shard=options.shard_id,
         shards=options.num_shards, expanded=options.expanded, resume=options.resume, overwrite=options.overwrite,
     )  # fmt: skip
-    before = "" if taught.scored_now == taught.pairs else f" ({taught.pairs - taught.scored_now:,} were there)"
-    print(f"{options.output}: {taught.pairs:,} pairs of {taught.queries:,} queries{before}")
-    print_next(f"encoders.train {shlex.join(_training(options, split))}")
+    before = "" if scored == pairs else f" ({pairs - scored:,} were there)"
+    print(f"{options.output}: {pairs:,} pairs of {queries:,} queries{before}")
+    # the scores of all shards are in one folder
+    scores = options.output if options.num_shards == 1 else options.output.parent
+    source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
+    print_next(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}")
     return 0
 
 
-def _training(options: argparse.Namespace, split: str) -> list[str]:
-    """Options of a distillation from these scores; those of all shards are in one folder."""
-    scores = options.output if options.num_shards == 1 else options.output.parent
-    source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
-    return ["--recipe", "splade-distilled", "--set", f"data={json.dumps([source])}"]
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="python -m encoders.teach", description=main.__doc__, epilog=EPILOG,
-    )  # fmt: skip
+    parser = CommandParser(prog="python -m encoders.teach", description=main.__doc__, epilog=EPILOG)
     add = parser.add_argument
     add("--collection", required=True, metavar="NAME|FILE|DIR", help="the training collection")
     add("--split", help="its queries and judgements (default train)")
@@ -86,8 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", metavar="N|Nt", help="texts (32), or of checkpoints tokens (4096t), per forward pass")
     add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16")
-    add("--resume", action="store_true", help="go on with a scoring that was stopped")
-    add("--overwrite", action="store_true", help="replace the output")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="continue a scoring that was stopped")
+    again.add_argument("--overwrite", action="store_true", help="replace the output")
     return parser
 
 

@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from encoders.backbone.device import choose_device, process_settings
 from encoders.backbone.pretrained import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
-from encoders.teach.recipe import CrossEncoderRecipe
 from encoders.teach.scorers import cross_encoder_class
-from encoders.training import examples_in_order
+from encoders.training import Changes, Negatives, Source, examples_in_order, recipe_values
+from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json
+from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import versions
 
-NOTES = "training.json"
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderRecipe:
+    """A cross-encoder from backbone to folder: binary cross-entropy over pairs of a query and a document."""
+
+    kind: Literal["cross-encoder"]
+    model: str  # its name in commands and file names
+    backbone: str = "bert-base-uncased"
+    revision: str | None = None  # of a backbone on the Hub
+    num_hidden_layers: int | None = None  # None: all layers of the backbone
+    seed: int = 0
+    max_length: int = 256  # word pieces of a pair
+    precision: Literal["fp32", "bf16"] = "fp32"
+    data: tuple[Source, ...]
+    on_bad_line: OnBadLine = "error"
+    negatives: Negatives = field(default_factory=lambda: Negatives(per_query=4))
+    steps: int
+    batch_size: int  # queries of a step, each with its positive and its negatives
+    learning_rate: float = 2e-5
+    warm_up_steps: int = 0
+    weight_decay: float = 0.01
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        if not self.data or self.steps < 1 or self.batch_size < 1:
+            raise LearnedSparseError("'data' needs an entry, 'steps' and 'batch_size' are at least 1")
+        if self.negatives.count < 1:
+            raise LearnedSparseError("negatives: a cross-encoder needs at least one for each query")
+        for source in self.negatives.parts:
+            if source.kind not in ("given", "bm25", "random"):
+                raise LearnedSparseError(
+                    f"negatives: kind: {source.kind}: a cross-encoder does not search; use given, bm25 or random"
+                )
+
+
+def load_cross_encoder_recipe(
+    name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()
+) -> CrossEncoderRecipe:
+    """The recipe ``name``, of ``kind: cross-encoder``, as ``load_recipe`` completes it."""
+    return parse(CrossEncoderRecipe, recipe_values(name, changes=changes, data=data), str(name))
 
 
 def train_cross_encoder(
@@ -29,63 +70,49 @@ def train_cross_encoder(
     device: str | None = None,
     quietly: bool = False,
 ) -> float:
-    """Train ``recipe`` into the folder ``output``, which transformers and sentence-transformers load; the seconds.
+    """Train ``recipe`` into the folder ``output``, as sentence-transformers saves it. Returns the seconds.
 
-    Nothing is kept before the end: a run that is stopped begins again. sentence-transformers' own states are pickles.
+    Nothing is kept before the end: a stopped run starts again. sentence-transformers' own states are pickles.
     """
-    cross_encoder_class()  # an error if it is missing
+    model_class = cross_encoder_class()
     if output.exists() and not overwrite:
-        raise LearnedSparseError(f"{output}: is there already; replace it with --overwrite, or name another --output")
-    started = time.perf_counter()
-    pairs = list(_pairs(recipe))
-    with new_folder(output) as folder:
-        _fit(recipe, pairs, folder, str(choose_device(device)), quietly=quietly)
-        seconds = time.perf_counter() - started
-        notes = {"recipe": as_json(recipe), "pairs": len(pairs), "seconds": seconds, "versions": versions()}
-        write_json(folder / NOTES, notes)
-    return seconds
-
-
-def _pairs(recipe: CrossEncoderRecipe) -> Iterator[tuple[str, str, float]]:
-    """Query, document and label of all steps, in order."""
-    count = recipe.steps * recipe.batch_size
-    for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
-        yield example.query, example.positive, 1.0
-        for negative in example.negatives:
-            yield example.query, negative, 0.0
-
-
-def _fit(
-    recipe: CrossEncoderRecipe, pairs: list[tuple[str, str, float]], folder: Path, device: str, *, quietly: bool
-) -> None:
+        raise LearnedSparseError(f"{output}: exists already; replace it with --overwrite, or name another --output")
     import datasets
     import torch
     import transformers
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
+    started, on = time.perf_counter(), str(choose_device(device))
+    rows: list[dict[str, Any]] = []  # the pairs of all steps in order
+    count, negatives = recipe.steps * recipe.batch_size, recipe.negatives.count
+    for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
+        rows.append({"query": example.query, "document": example.positive, "label": 1.0})
+        rows += [{"query": example.query, "document": text, "label": 0.0} for text in example.negatives]
     transformers.set_seed(recipe.seed)  # also that of the new head
     layers = {} if recipe.num_hidden_layers is None else {"num_hidden_layers": recipe.num_hidden_layers}
     backbone = locate(recipe.backbone, recipe.revision)
     with quiet():
-        model: Any = cross_encoder_class()(
-            str(backbone), num_labels=1, max_length=recipe.max_length, device=device, config_kwargs=layers,
+        model: Any = model_class(
+            str(backbone), num_labels=1, max_length=recipe.max_length, device=on, config_kwargs=layers,
             model_kwargs={"use_safetensors": True},
         )  # fmt: skip
-    per_query = 1 + recipe.negatives.count
-    queries, documents, labels = (list(column) for column in zip(*pairs, strict=True))
-    arguments = CrossEncoderTrainingArguments(
-        output_dir=str(folder / ".states"), max_steps=recipe.steps, seed=recipe.seed,
-        per_device_train_batch_size=recipe.batch_size * per_query, learning_rate=recipe.learning_rate,
-        warmup_steps=recipe.warm_up_steps, weight_decay=recipe.weight_decay, bf16=recipe.precision == "bf16",
-        use_cpu=device == "cpu", save_strategy="no", report_to="none", disable_tqdm=quietly,
-        logging_steps=recipe.log_every,
-    )  # fmt: skip
-    trainer = CrossEncoderTrainer(
-        model=model, args=arguments,
-        train_dataset=datasets.Dataset.from_dict({"query": queries, "document": documents, "label": labels}),
-        loss=BinaryCrossEntropyLoss(model, pos_weight=torch.tensor(float(recipe.negatives.count))),
-    )  # fmt: skip
-    with process_settings(recipe.precision, model.device):
-        trainer.train()
-    model.save_pretrained(str(folder))
+    with new_folder(output) as folder:
+        arguments = CrossEncoderTrainingArguments(
+            output_dir=str(folder / ".states"), max_steps=recipe.steps, seed=recipe.seed,
+            per_device_train_batch_size=recipe.batch_size * (1 + negatives), learning_rate=recipe.learning_rate,
+            warmup_steps=recipe.warm_up_steps, weight_decay=recipe.weight_decay, bf16=recipe.precision == "bf16",
+            use_cpu=on == "cpu", save_strategy="no", report_to="none", disable_tqdm=quietly,
+            logging_steps=recipe.log_every,
+        )  # fmt: skip
+        trainer = CrossEncoderTrainer(
+            model=model, args=arguments, train_dataset=datasets.Dataset.from_list(rows),
+            loss=BinaryCrossEntropyLoss(model, pos_weight=torch.tensor(float(negatives))),
+        )  # fmt: skip
+        with process_settings(recipe.precision, model.device):
+            trainer.train()
+        model.save_pretrained(str(folder))
+        seconds = time.perf_counter() - started
+        notes = {"recipe": as_json(recipe), "pairs": len(rows), "seconds": seconds, "versions": versions()}
+        write_json(folder / "training.json", notes)
+    return seconds

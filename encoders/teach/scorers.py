@@ -1,9 +1,9 @@
-"""Models that score pairs of a query and a document: cross-encoders, checkpoints of this package, and their mean."""
+"""Models that score pairs of a query and a document: cross-encoders, and checkpoints of this package."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +22,7 @@ Scores = npt.NDArray[np.float64]
 _DOCUMENTS = 1024  # documents that are encoded, and held in memory, at a time
 
 
-class Scorer(Protocol):
-    """A model that scores pairs."""
-
-    description: Mapping[str, Any]
-    """What decides its scores, as JSON."""
-
-    def scores(
-        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: tqdm[Any]
-    ) -> Scores:
-        """One score for each of ``pairs``."""
-
-
-class CrossEncoder(Scorer):
+class CrossEncoder:
     """A cross-encoder of sentence-transformers, or any sequence classifier of transformers.
 
     The score is the logit of a model with one label, and the log-odds of the second label of a model with two. Log-odds
@@ -118,7 +106,7 @@ def cross_encoder_class() -> Any:
     return CrossEncoder
 
 
-class DotProducts(Scorer):
+class DotProducts:
     """A checkpoint of this package: the sum over terms of query weight times document weight, without quantisation."""
 
     def __init__(self, checkpoint: str, **options: Any) -> None:
@@ -157,18 +145,3 @@ class DotProducts(Scorer):
 
     def _text(self, document: Document) -> str:
         return document.with_expanded if self.document_encoder.uses_expanded else document.text
-
-
-class Ensemble(Scorer):
-    """The mean of the scores of several models, which should be of one scale."""
-
-    def __init__(self, members: Sequence[Scorer]) -> None:
-        self._members = members
-        self.description = {"mean_of": [dict(member.description) for member in members]}
-
-    def scores(
-        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: tqdm[Any]
-    ) -> Scores:
-        """The mean score of each of ``pairs``."""
-        every = [member.scores(queries, documents, pairs, progress) for member in self._members]
-        return np.asarray(np.mean(every, axis=0), np.float64)

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from tqdm import tqdm
 
-from encoders.teach.scorers import DotProducts, Ensemble, Pair, Scorer
-from encoders.training import TextStore
+from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write
 from learned_sparse.core.locks import locked
-from learned_sparse.core.records import EXPANDED, Document
 
 BLOCK = 4096
 """Pairs of one block."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taught:
-    """Counts of a finished scoring."""
-
-    pairs: int
-    queries: int
-    scored_now: int
-    """Pairs that this command has scored; the others were there."""
-
-
 def teach(
-    scorer: Scorer,
+    scorers: Sequence[CrossEncoder | DotProducts],
     collection: Collection,
     split: str,
     runs: Sequence[Path],
@@ -50,39 +35,56 @@ def teach(
     expanded: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
-) -> Taught:
+) -> tuple[int, int, int]:
     """Write ``query TAB document TAB score`` for the first ``depth`` hits of ``runs`` and all relevant documents.
 
-    Only queries of ``split`` with a relevant document count: others teach nothing. ``shard`` of ``shards`` has every
-    ``shards``-th of these queries. The scores so far are in ``.NAME.part`` beside ``output``, where ``resume`` goes on.
+    The score is the mean of ``scorers``. Only queries of ``split`` with a relevant document count: others teach
+    nothing. ``shard`` of ``shards`` has every ``shards``-th of these queries. The lines so far are in a hidden file
+    beside ``output``, one for each teacher; ``resume`` scores the pairs that it does not have. Returns the numbers of
+    pairs, of queries, and of pairs scored now.
     """
     pairs, queries = pairs_to_score(collection, split, runs, depth, shard, shards)
-    part = output.with_name(f".{output.name}.part")
-    source = {
-        "teacher": scorer.description, "collection": collection.name, "split": split, "depth": depth,
-        "shard": [shard, shards], "pairs": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
-        "expanded": expanded and str(expanded),
-    }  # fmt: skip
-    source = json.loads(json.dumps(source))
-    with locked(part):
+    teacher = json.dumps([*(scorer.description for scorer in scorers), str(expanded)])
+    part = output.with_name(f".{output.name}.{hashlib.sha256(teacher.encode()).hexdigest()[:8]}.part")
+    with locked(output.with_name(f".{output.name}.part")):
         if output.exists() and not (resume or overwrite):
-            raise LearnedSparseError(f"{output}: is there already; go on with --resume, or replace it with --overwrite")
+            raise LearnedSparseError(
+                f"{output}: exists already; continue with --resume, or replace it with --overwrite"
+            )
+        if part.exists() and not (resume or overwrite):
+            raise LearnedSparseError(
+                f"{output}: a scoring was started; continue with --resume, or start again with --overwrite"
+            )
         if overwrite:
             part.unlink(missing_ok=True)
-        elif part.exists() and not resume:
-            raise LearnedSparseError(f"{output}: was begun; go on with --resume, or begin again with --overwrite")
         elif output.exists() and not part.exists():
-            return Taught(pairs=len(pairs), queries=len(queries), scored_now=0)
-        done = _done(part, source, output) if part.exists() else 0
+            return len(pairs), len(queries), 0
         with part.open("ab") as file:
-            if file.tell() == 0:
-                file.write(json.dumps(source).encode() + b"\n")
-            _score(scorer, collection, queries, pairs[done:], file, expanded)
-        with atomic_write(output) as file, part.open("rb") as scores:
-            scores.readline()
-            shutil.copyfileobj(scores, file)
-        part.unlink()
-    return Taught(pairs=len(pairs), queries=len(queries), scored_now=len(pairs) - done)
+            done = _scored(part)
+            left = [pair for pair in pairs if pair not in done]
+            ids = {document for _, document in left}
+            documents = {each.id: each for each in collection.documents_shown(expanded=expanded) if each.id in ids}
+            if missing := sorted(ids - documents.keys()):
+                raise LearnedSparseError(
+                    f"{collection.name}: no document {missing[0]!r} ({len(missing)} of the runs and judgements are "
+                    "missing); are they of this collection?"
+                )
+            with tqdm(desc="scoring", total=len(left) * len(scorers), unit=" pairs", disable=None) as progress:
+                for start in range(0, len(left), BLOCK):
+                    block = left[start : start + BLOCK]
+                    scores = np.mean([each.scores(queries, documents, block, progress) for each in scorers], axis=0)
+                    lines = []
+                    for (query, document), score in zip(block, scores.tolist(), strict=True):
+                        if not math.isfinite(score):
+                            raise LearnedSparseError(
+                                f"query {query!r}, document {document!r}: the score is not finite; try --dtype fp32"
+                            )
+                        lines.append(f"{query}\t{document}\t{score!r}\n")
+                    file.write("".join(lines).encode("utf-8", "surrogatepass"))
+                    file.flush()
+            os.fsync(file.fileno())
+        part.replace(output)
+    return len(pairs), len(queries), len(left)
 
 
 def pairs_to_score(
@@ -107,74 +109,10 @@ def pairs_to_score(
     return pairs, {query: texts[query] for query in chosen}
 
 
-def _done(part: Path, source: Mapping[str, object], output: Path) -> int:
-    """The number of scores in ``part``, after a line that a kill cut off was removed; raise if they are of others."""
-    with part.open("rb") as file:
-        first = file.readline()
-        end, done = len(first), 0
-        for line in file:
-            if line.endswith(b"\n"):
-                end, done = end + len(line), done + 1
-    if not first.endswith(b"\n"):
-        part.unlink()
-        return 0
-    before = json.loads(first)
-    if changed := [key for key, value in source.items() if before.get(key) != value]:
-        raise LearnedSparseError(
-            f"{output}: was begun with another {', '.join(changed)}; begin again with --overwrite, or name another "
-            "--output"
-        )
-    os.truncate(part, end)
-    return done
-
-
-def _score(
-    scorer: Scorer,
-    collection: Collection,
-    queries: Mapping[str, str],
-    pairs: Sequence[Pair],
-    file: BinaryIO,
-    expanded: Path | None,
-) -> None:
-    """Append the scores of ``pairs`` to ``file``, block by block."""
-    store = _documents(collection, {document for _, document in pairs}, expanded)
-    members = len(scorer.description["mean_of"]) if isinstance(scorer, Ensemble) else 1
-    with tqdm(desc="scoring", total=len(pairs) * members, unit=" pairs", disable=None) as progress:
-        for start in range(0, len(pairs), BLOCK):
-            block = pairs[start : start + BLOCK]
-            documents = {id: _document(id, store[id]) for id in {document for _, document in block}}
-            scores = scorer.scores(queries, documents, block, progress)
-            if not np.isfinite(scores).all():
-                query, document = block[int(np.argmin(np.isfinite(scores)))]
-                raise LearnedSparseError(
-                    f"query {query!r}, document {document!r}: the score is not finite; try --dtype fp32"
-                )
-            lines = (f"{q}\t{d}\t{s!r}\n" for (q, d), s in zip(block, scores.tolist(), strict=True))
-            file.write("".join(lines).encode("utf-8", "surrogatepass"))
-            file.flush()
-
-
-def _documents(collection: Collection, wanted: set[str], expanded: Path | None) -> TextStore:
-    """The texts of the documents with the ids ``wanted``, with their expansions; raise if one is missing."""
-    documents = (Document(each.id, each.with_expanded) for each in collection.documents_shown(expanded=expanded))
-    store = TextStore(documents, keep=wanted)
-    if missing := sorted(id for id in wanted if id not in store):
-        raise LearnedSparseError(
-            f"{collection.name}: no document {missing[0]!r} ({len(missing)} of the runs and judgements are missing); "
-            "are they of this collection?"
-        )
-    return store
-
-
-def _document(id: str, text: str) -> Document:
-    """A document of the store."""
-    own, marker, expanded = text.partition(EXPANDED)
-    return Document(id, own, expanded) if marker else Document(id, own)
-
-
-def scorer_of(members: Iterable[Scorer]) -> Scorer:
-    """The only one of ``members``, or the mean of all."""
-    scorers = list(members)
-    if any(isinstance(each, DotProducts) for each in scorers) and not all(isinstance(e, DotProducts) for e in scorers):
-        raise LearnedSparseError("logits of cross-encoders and dot products have no common scale; teach with one kind")
-    return scorers[0] if len(scorers) == 1 else Ensemble(scorers)
+def _scored(part: Path) -> set[Pair]:
+    """The pairs in ``part``; removes a last line that a kill has cut off."""
+    content = part.read_bytes()
+    content = content[: content.rfind(b"\n") + 1]
+    os.truncate(part, len(content))
+    rows = (line.split("\t") for line in content.decode("utf-8", "surrogatepass").split("\n")[:-1])
+    return {(query, document) for query, document, _ in rows}

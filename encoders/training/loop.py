@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -113,12 +112,7 @@ def run_recipe(
         stopping.on_signals(),
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
-        session.if_main(lambda: shutil.rmtree(folder.texts, ignore_errors=True))
-        try:
-            return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
-        finally:
-            if is_main:
-                shutil.rmtree(folder.texts, ignore_errors=True)
+        return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
 
 
 def _report(checkpoint: Path, progress: Progress, *, finished: bool, written: bool) -> TrainingReport:
@@ -162,12 +156,8 @@ class _Run:
         """Read the data and check them against ``progress``; then start the log."""
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
-        stores = TextStores(
-            expanded=session.family.uses_expanded(settings),
-            on_bad_line=recipe.on_bad_line,
-            shared=folder.texts if session.num_processes > 1 else None,
-            if_main=session.if_main,
-        )
+        expanded = session.family.uses_expanded(settings)
+        stores = TextStores(expanded=expanded, on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
         self._held_out: HeldOut | None = None
         if validation is not None and validation.holdout is not None:

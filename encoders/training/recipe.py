@@ -47,7 +47,6 @@ class Source:
     qrels: Path | None = None
     triples: Path | None = None
     examples: Path | None = None
-    systems: tuple[str, ...] = ()  # of examples with negatives by system: those to use; empty: all
     scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
     expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
     run: Path | None = None  # TREC run with the candidates for hard negatives
@@ -84,8 +83,7 @@ class NegativeSource:
 class Negatives(NegativeSource):
     """The hard negatives of a query: from one source, or from several ``sources`` in their shares."""
 
-    per_query: int = 1
-    short: Literal["random", "drop"] = "random"  # queries with too few: fill up with random documents, or leave out
+    per_query: int = 1  # a query with fewer candidates is filled up with random documents
     margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
     sources: tuple[NegativeSource, ...] = ()
 

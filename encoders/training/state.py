@@ -63,7 +63,6 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path, self._training = path, path / "training"
         self.log = self._training / "log.jsonl"  # one line of JSON for each logged step; a resumed run appends to it
-        self.texts = path / ".texts"  # copies of collections that the processes of the run map into memory
         self.state = self._training / "state"
         self.finished = self._training / "finished.json"
 

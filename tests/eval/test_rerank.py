@@ -15,7 +15,7 @@ from tqdm import tqdm
 from transformers import BertForSequenceClassification
 
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.teach import CrossEncoder, DotProducts
+from encoders.teach.scorers import CrossEncoder, DotProducts
 from eval.rerank import first_stage, main, pairs_of, rerank
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.encoder import load_encoder

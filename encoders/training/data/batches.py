@@ -27,7 +27,7 @@ from learned_sparse.collections.documents import OnBadLine
 class Sampler:
     """An endless shuffled order over several sources: a function of seed and position, so resuming needs no state.
 
-    Each pass over a source is a new permutation; within a round the sources are mixed in proportion to their weights.
+    Each pass is a new permutation of the examples of all sources.
     Position 10,000 is computed without the 9,999 before it.
 
     >>> sampler = Sampler([3], seed=0)
@@ -35,27 +35,21 @@ class Sampler:
     [(0, 0), (0, 1), (0, 2)]
     """
 
-    def __init__(self, sizes: Sequence[int], *, weights: Sequence[float | None] | None = None, seed: int) -> None:
-        """``sizes``: examples of each source, at least 1. ``weights``: share of each, by default its size."""
+    def __init__(self, sizes: Sequence[int], *, seed: int) -> None:
+        """``sizes``: examples of each source, at least 1."""
         self._sizes, self._seed = list(sizes), seed
-        weights = weights or [None] * len(sizes)
-        shares = [float(size) if weight is None else weight for size, weight in zip(sizes, weights, strict=True)]
-        scale = sum(sizes) / sum(shares)
-        self._per_round = [max(1, round(share * scale)) for share in shares]
         self._permutation = lru_cache(maxsize=2 * len(sizes) + 2)(self._shuffle)
 
     def at(self, position: int) -> tuple[int, int]:
         """The (source, index within the source) at ``position``, counted from 0."""
-        round_size = sum(self._per_round)
-        round_number, offset = divmod(position, round_size)
+        total, source = sum(self._sizes), 0
+        number, offset = divmod(position, total)
         if len(self._sizes) > 1:
-            offset = int(self._permutation(len(self._sizes), round_number, round_size)[offset])
-        source = 0
-        while offset >= self._per_round[source]:
-            offset -= self._per_round[source]
+            offset = int(self._permutation(len(self._sizes), number, total)[offset])
+        while offset >= self._sizes[source]:
+            offset -= self._sizes[source]
             source += 1
-        passes, index = divmod(round_number * self._per_round[source] + offset, self._sizes[source])
-        return source, int(self._permutation(source, passes, self._sizes[source])[index])
+        return source, int(self._permutation(source, number, self._sizes[source])[offset])
 
     def _shuffle(self, stream: int, number: int, size: int) -> npt.NDArray[Any]:
         dtype = np.int32 if size < 2**31 else np.int64

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,11 +47,17 @@ class Examples(Protocol):
     def query_keys(self) -> Iterable[int]:
         """A key of each query: ``text_key`` of its id, or where there are no ids ``query_key`` of its text."""
 
-    def judged(self, keys: Container[int]) -> Judged:
+    def judged(self, keys: Collection[int]) -> Judged:
         """The queries with these keys: id to the text, and the relevant documents by id, or by text without ids."""
 
-    def without(self, keys: Container[int], texts: Container[int]) -> Examples:
+    def without(self, keys: Collection[int], texts: Collection[int]) -> Examples:
         """The examples without queries that have one of ``keys``, or whose text has one of the keys ``texts``."""
+
+    def drawing(self, settings: Negatives, *candidates: Candidates) -> Examples:
+        """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares.
+
+        A file has its own negatives and ignores ``candidates``.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class JudgedExamples:
     ) -> None:
         """``queries``: id → text. ``positives``: query id → relevant document ids, all of them in ``texts``.
 
-        Hard negatives are drawn at random, as many as ``settings`` say, until ``with_candidates`` gives better ones.
+        Hard negatives are drawn at random, as many as ``settings`` say, until ``drawing`` gives better ones.
         """
         self.queries, self.positives, self.texts, self.teacher = queries, positives, texts, teacher
         self.scored = teacher is not None
@@ -99,22 +106,12 @@ class JudgedExamples:
         digest.update(b"" if teacher is None else teacher.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
 
-    def with_candidates(self, settings: Negatives, *candidates: Candidates) -> JudgedExamples:
-        """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares."""
-        new = object.__new__(JudgedExamples)
-        new.__dict__.update(self.__dict__)
+    def drawing(self, settings: Negatives, *candidates: Candidates) -> JudgedExamples:
+        new: JudgedExamples = copy.copy(self)
         new._settings, new._candidates = settings, candidates or (Candidates({}),)
-        if settings.short == "drop" and not any(source.random for source in new._candidates):
-            enough = {query for query in self.positives if new._number_of_candidates(query) >= settings.count}
-            new._pairs = [pair for pair in self._pairs if pair[0] in enough]
-        if not new._pairs:
-            raise LearnedSparseError("no training query has enough hard negatives; lower negatives: per_query")
         if settings.margin is not None and self.teacher is None:
             raise LearnedSparseError("negatives: margin needs a teacher's scores; give each source 'scores'")
         return new
-
-    def _number_of_candidates(self, query: str) -> int:
-        return len({id for source in self._candidates for id in source.of.get(query, ())})
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -122,11 +119,11 @@ class JudgedExamples:
     def query_keys(self) -> Iterable[int]:
         return map(text_key, self.positives)
 
-    def judged(self, keys: Container[int]) -> Judged:
+    def judged(self, keys: Collection[int]) -> Judged:
         positives = {query: documents for query, documents in self.positives.items() if text_key(query) in keys}
         return Judged({query: self.queries[query] for query in positives}, positives)
 
-    def without(self, keys: Container[int], texts: Container[int]) -> JudgedExamples:
+    def without(self, keys: Collection[int], texts: Collection[int]) -> JudgedExamples:
         kept = {
             query: documents
             for query, documents in self.positives.items()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import logging
 import math
 from array import array
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Collection as Sized
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from encoders.training.data.examples import Example, Judged
-from encoders.training.data.id_triples import checked
+from encoders.training.data.examples import Candidates, Example, Judged
+from encoders.training.data.id_triples import check_known, index_of
 from encoders.training.data.scores import TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
@@ -39,14 +40,6 @@ class Line:
     scores: tuple[float, ...] = ()
     """A teacher's scores of the positives, then of the negatives; empty: none."""
 
-    def without_empty(self) -> Line:
-        """The line without documents that are empty texts."""
-        documents = (*self.positives, *self.negatives)
-        if all(documents):
-            return self
-        scores = tuple(score for score, text in zip(self.scores, documents, strict=False) if text)
-        return Line(self.query, tuple(filter(None, self.positives)), tuple(filter(None, self.negatives)), scores)
-
 
 class ExampleFile:
     """One example a line, read by line number; only offset and query key of each line are in memory (16 bytes).
@@ -55,7 +48,6 @@ class ExampleFile:
     negative as two columns before them. ``*.jsonl``: lines with any number of positives and negatives, as BGE, Tevatron
     and sentence-transformers publish them; an example has one of the positives. With ``queries`` and ``texts`` the
     lines hold ids, otherwise the texts themselves. Empty texts are left out: there is nothing to learn from them.
-    ``empty`` counts the lines that cannot be used for that reason.
     """
 
     def __init__(
@@ -63,37 +55,24 @@ class ExampleFile:
         path: Path,
         settings: Negatives,
         *,
-        systems: Sequence[str] = (),
         queries: Mapping[str, str] | None = None,
         texts: TextStore | None = None,
         scores: TeacherScores | None = None,
     ) -> None:
-        """``systems``: of negatives by system, those to use. ``scores``: a teacher's, by id."""
+        """``scores``: a teacher's, by id."""
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
-        self._parse = line_parser(path, systems)
         self._settings = checked(path, settings)
-        self.empty, few, self.scored = 0, 0, scores is not None
-        self._offsets, self._keys = array("q"), array("Q")
-        offset, digest = 0, hashlib.blake2b(digest_size=16)
-        for number, content in _lines(path):
-            if content.strip():
-                where = f"{path}:{number}"
-                line = self._usable(self._parse(content, where))
-                if line is None:
-                    self.empty += 1
-                elif len(line.negatives) < settings.count and settings.short == "drop":
-                    few += 1
-                else:
-                    self._add(line, offset, where)
-            offset += len(content)
-            digest.update(content)
-        if self.empty:
+        self.scored = scores is not None
+        by_columns = queries is not None and texts is not None and scores is None and path.suffix == ".tsv"
+        index = index_of(path, queries or {}, texts) if by_columns and texts is not None else None
+        (self._offsets, self._keys), empty = index or self._index()
+        if empty:
             unscored = " or without a score" if scores is not None else ""
-            _logger.warning("%s: left out %d triples with an empty text%s", path, self.empty, unscored)
-        if few:
-            _logger.warning("%s: left out %d queries with fewer than %d negatives", path, few, settings.count)
-        if not self._offsets:
+            _logger.warning("%s: left out %d triples with an empty text%s", path, empty, unscored)
+        if not len(self):
             raise LearnedSparseError(f"{path}: no triples")
+        self._file = path.open("rb")
+        digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         if queries is not None and texts is not None:
             lines = (f"{name}\t{text}" for name, text in queries.items())
             digest.update("\n".join(lines).encode("utf-8", "surrogatepass"))
@@ -101,58 +80,64 @@ class ExampleFile:
         if scores is not None:
             digest.update(scores.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
-        self._file = path.open("rb")
 
-    def _add(self, line: Line, offset: int, where: str) -> None:
-        if self._offsets and bool(line.scores) != self.scored and self._scores is None:
-            raise LearnedSparseError(f"{where}: some lines have a teacher's scores and others have none")
-        self.scored = self.scored or bool(line.scores)
-        self._offsets.append(offset)
-        self._keys.append(query_key(line.query) if self._queries is None else text_key(line.query))
+    def _index(self) -> tuple[list[Any], int]:
+        """The offset and the query key of each line that can be used, and the number of the other ones."""
+        offsets, keys, offset, empty = array("q"), array("Q"), 0, 0
+        for number, content in raw_lines(self._path):
+            line = self._usable(content, f"{self._path}:{number}") if content.strip() else None
+            if line is not None:
+                if offsets and bool(line.scores) != self.scored:
+                    raise LearnedSparseError(f"{self._path}:{number}: a teacher's scores are in some lines only")
+                self.scored = bool(line.scores)
+                offsets.append(offset)
+                keys.append(query_key(line.query) if self._queries is None else text_key(line.query))
+            elif content.strip():
+                empty += 1
+            offset += len(content)
+        return [np.array(offsets), np.array(keys)], empty
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def query_keys(self) -> Iterable[int]:
-        keys: list[int] = np.unique(np.frombuffer(self._keys, np.uint64)).tolist()
+        keys: list[int] = np.unique(self._keys).tolist()
         return keys
 
-    def judged(self, keys: Container[int]) -> Judged:
+    def _has_key(self, keys: Collection[int]) -> npt.NDArray[np.bool_]:
+        return np.isin(self._keys, np.fromiter(keys, np.uint64))
+
+    def judged(self, keys: Collection[int]) -> Judged:
         queries: dict[str, str] = {}
         positives: dict[str, dict[str, None]] = {}
-        for index, key in enumerate(self._keys):
-            if key in keys:
-                line = self._line(index)
-                id = f"{key:016x}" if self._queries is None else line.query
-                queries.setdefault(id, line.query if self._queries is None else self._queries[line.query])
-                positives.setdefault(id, {}).update(dict.fromkeys(line.positives))
+        for index in np.flatnonzero(self._has_key(keys)).tolist():
+            line = self._line(index)
+            id = f"{self._keys[index]:016x}" if self._queries is None else line.query
+            queries.setdefault(id, line.query if self._queries is None else self._queries[line.query])
+            positives.setdefault(id, {}).update(dict.fromkeys(line.positives))
         relevant = {id: list(documents) for id, documents in positives.items()}
         return Judged(queries, relevant, texts=self._queries is None)
 
-    def without(self, keys: Container[int], texts: Container[int]) -> ExampleFile:
+    def without(self, keys: Collection[int], texts: Collection[int]) -> ExampleFile:
         by_text = {text_key(id) for id, text in (self._queries or {}).items() if query_key(text) in texts}
-        new: ExampleFile = object.__new__(ExampleFile)
-        new.__dict__.update(self.__dict__)
-        new._offsets, new._keys = array("q"), array("Q")
-        for offset, key in zip(self._offsets, self._keys, strict=True):
-            if not (key in keys or key in by_text or (self._queries is None and key in texts)):
-                new._offsets.append(offset)
-                new._keys.append(key)
-        new.fingerprint = hashlib.blake2b(new._offsets, key=self.fingerprint.encode(), digest_size=16).hexdigest()
+        kept = ~self._has_key({*keys, *(texts if self._queries is None else by_text)})
+        new: ExampleFile = copy.copy(self)
+        new._offsets, new._keys = self._offsets[kept], self._keys[kept]
+        digest = hashlib.blake2b(np.packbits(kept).tobytes(), key=self.fingerprint.encode(), digest_size=16)
+        new.fingerprint = digest.hexdigest()
         return new
 
-    def drawing(self, settings: Negatives) -> ExampleFile:
-        """The same examples with negatives drawn by ``settings``; ``short`` stays as it was when the file was read."""
+    def drawing(self, settings: Negatives, *_: Candidates) -> ExampleFile:
         if settings.margin is not None and not self.scored:
             raise LearnedSparseError(f"{self._path}: negatives: margin needs a teacher's scores; the file has none")
-        new: ExampleFile = object.__new__(ExampleFile)
-        new.__dict__.update(self.__dict__, _settings=checked(self._path, settings))
+        new: ExampleFile = copy.copy(self)
+        new._settings = checked(self._path, settings)
         return new
 
     def _line(self, index: int) -> Line:
-        self._file.seek(self._offsets[index])
+        self._file.seek(int(self._offsets[index]))
         where = f"{self._path}: line of example {index + 1}"
-        line = self._usable(self._parse(self._file.readline(), where))
+        line = self._usable(self._file.readline(), where)
         if line is None:
             raise LearnedSparseError(f"{self._path}: the file has changed since training began; start again")
         return line
@@ -192,71 +177,38 @@ class ExampleFile:
     def _text(self, document: str) -> str:
         return document if self._texts is None else self._texts[document]
 
-    def _usable(self, line: Line) -> Line | None:
-        """``line`` without empty texts, and without documents that a teacher by id has not scored; None if too little.
+    def _usable(self, content: bytes, where: str) -> Line | None:
+        """The line without empty texts, and without documents that a teacher by id has not scored; None if too little.
 
-        An id that is unknown raises ``KeyError``: the ids were compared with the collection before.
+        ``where`` opens error messages.
         """
-        texts, queries = self._texts, self._queries
-        if texts is None or queries is None:
-            line, query = line.without_empty(), line.query
-        else:
-            query = queries[line.query]
-            kept = [tuple(id for id in ids if not texts.is_empty(id)) for ids in (line.positives, line.negatives)]
-            line = Line(line.query, kept[0], kept[1], line.scores)
+        line = _of_json(content, where) if self._path.suffix == ".jsonl" else _of_columns(content, where)
+        query, documents, scores = line.query, (*line.positives, *line.negatives), line.scores
+        if self._texts is not None and self._queries is not None:
+            check_known(where, "query", [query], self._queries)
+            check_known(where, "document", documents, self._texts)
+            query = self._queries[query]
         if self._scores is not None:
-            line = _scored(line, self._scores)
-        is_triple = self._path.suffix == ".tsv"
-        return line if query.strip() and line.positives and (line.negatives or not is_triple) else None
+            scores = tuple(self._scores.of(line.query, documents).tolist())
+        kept = [bool(self._text(document).strip()) for document in documents]
+        if scores:
+            kept = [has_text and not math.isnan(score) for has_text, score in zip(kept, scores, strict=True)]
+        positives = tuple(itertools.compress(line.positives, kept))
+        negatives = tuple(itertools.compress(line.negatives, kept[len(line.positives) :]))
+        if not query.strip() or not positives or (not negatives and self._path.suffix == ".tsv"):
+            return None
+        return Line(line.query, positives, negatives, tuple(itertools.compress(scores, kept)))
 
 
-def _scored(line: Line, teacher: TeacherScores) -> Line:
-    """``line`` with the scores of ``teacher``, without the documents that have none."""
-    scores = teacher.of(line.query, (*line.positives, *line.negatives))
-    known, first = np.isfinite(scores), len(line.positives)
-    positives = tuple(itertools.compress(line.positives, known))
-    negatives = tuple(itertools.compress(line.negatives, known[first:]))
-    return Line(line.query, positives, negatives, tuple(scores[known].tolist()))
-
-
-def line_parser(path: Path, systems: Sequence[str] = ()) -> Callable[[bytes, str], Line]:
-    """``(line, where)`` to a ``Line``, by the extension of ``path``; ``where`` opens error messages."""
-    if path.suffix == ".jsonl":
-        return lambda line, where: _of_json(line, where, systems)
-    return lambda line, where: _of_columns(line, where)
-
-
-def ids_of(path: Path, systems: Sequence[str] = ()) -> tuple[set[str], set[str]]:
-    """The ids of queries and of documents in a file of ids."""
-    queries: set[str] = set()
-    documents: set[str] = set()
-    parse = line_parser(path, systems)
-    for number, content in _lines(path):
-        if content.strip():
-            line = parse(content, f"{path}:{number}")
-            queries.add(line.query)
-            documents.update(line.positives, line.negatives)
-    return queries, documents
-
-
-def check_known(path: Path, kind: str, ids: Sized[str], known: Container[str]) -> None:
-    """Raise if one of ``ids`` is not in ``known``."""
-    missing = [id for id in ids if id not in known]
-    if missing:
-        raise LearnedSparseError(f"{path}: {kind} {missing[0]!r} is not in the collection ({len(missing)} in all)")
-
-
-def check_exists(path: Path) -> None:
-    """Raise if ``path`` is compressed or no file."""
+def checked(path: Path, settings: Negatives) -> Negatives:
+    """``settings``; raise if triples cannot give such negatives."""
     if path.suffix == ".gz":
         raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
-    if not path.exists():
-        raise LearnedSparseError(f"{path}: no such file; name your triples with --data FILE.tsv")
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    check_exists(path)
-    return raw_lines(path)
+    if any(source.kind not in ("given", "none") for source in settings.parts):
+        raise LearnedSparseError(f"{path}: the file has its own negatives; set negatives: kind: given")
+    if settings.count > 1 and path.suffix == ".tsv":
+        raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
+    return settings
 
 
 def _of_columns(content: bytes, where: str) -> Line:
@@ -274,74 +226,47 @@ def _of_columns(content: bytes, where: str) -> Line:
     return Line(query, (positive,), (negative,), tuple(finite(score, where) for score in scores))
 
 
-def _of_json(content: bytes, where: str, systems: Sequence[str]) -> Line:
+def _of_json(content: bytes, where: str) -> Line:
     """One of the three published forms."""
     try:
         record = json_object(content.removeprefix(b"\xef\xbb\xbf"))
+        query, scores = record.get("query"), list[Any]()
         if "positive_passages" in record:
-            query = _string(record, "query")
-            return Line(query, _passages(record, "positive_passages"), _passages(record, "negative_passages"))
-        if "qid" in record and isinstance(record.get("neg"), dict):
-            return Line(_id(record["qid"]), _ids(record, "pos"), _by_system(record["neg"], systems))
-        if "query" in record and "pos" in record:
-            return _scored_texts(record, where)
+            positives, negatives = (
+                [_passage(passage) for passage in _list(record, key, dict)]
+                for key in ("positive_passages", "negative_passages")
+            )
+        elif "qid" in record and isinstance(record.get("neg"), dict):
+            query, positives = record["qid"], _strings(record, "pos")  # each negative once, whatever systems found it
+            negatives = list(dict.fromkeys(id for system in record["neg"] for id in _strings(record["neg"], system)))
+        elif "query" in record and "pos" in record:
+            positives, negatives = _strings(record, "pos"), _strings(record, "neg")
+            if record.get("pos_scores") is not None or record.get("neg_scores") is not None:
+                scores = [*_list(record, "pos_scores", object), *_list(record, "neg_scores", object)]
+                if len(record["pos_scores"]) != len(positives) or len(scores) != len(positives) + len(negatives):
+                    raise BadLineError("pos_scores and neg_scores are not as long as pos and neg")
+        else:
+            raise BadLineError(f"keys {', '.join(sorted(record))[:80]}; expected {_FORMS}")
+        if not isinstance(query, str | int):
+            raise BadLineError("the query is not a text")
     except BadLineError as error:
         raise LearnedSparseError(f"{where}: {error}") from None
-    raise LearnedSparseError(f"{where}: keys {', '.join(sorted(record))[:80]}; expected {_FORMS}")
+    return Line(str(query).strip(), tuple(positives), tuple(negatives), tuple(finite(score, where) for score in scores))
 
 
-def _scored_texts(record: Mapping[str, Any], where: str) -> Line:
-    """A line of BGE's: ``pos_scores`` and ``neg_scores`` may be absent."""
-    positives, negatives = _strings(record, "pos"), _strings(record, "neg")
-    given = [record.get(key) for key in ("pos_scores", "neg_scores")]
-    if all(scores is None for scores in given):
-        return Line(_string(record, "query"), positives, negatives)
-    for key, texts, scores in zip(("pos_scores", "neg_scores"), (positives, negatives), given, strict=True):
-        if not isinstance(scores, list) or len(scores) != len(texts):
-            raise BadLineError(f"{key} is not a list of {len(texts)} scores")
-    scores = tuple(finite(score, where) for scores in given for score in scores or ())
-    return Line(_string(record, "query"), positives, negatives, scores)
-
-
-def _passages(record: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """Texts of Tevatron's passages, each with its title before it."""
-    passages = record.get(key)
-    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise BadLineError(f"{key} is not a list of passages")
-    return tuple(f"{passage.get('title') or ''} {_string(passage, 'text')}".strip() for passage in passages)
-
-
-def _by_system(negatives: Mapping[str, Any], systems: Sequence[str]) -> tuple[str, ...]:
-    """Ids of the negatives of ``systems`` (empty: of all) in their order, each once."""
-    if unknown := [system for system in systems if system not in negatives]:
-        if not negatives:
-            return ()
-        raise BadLineError(f"no negatives of {unknown[0]!r}", f"there are {', '.join(sorted(negatives))}")
-    ids = (id for system in systems or negatives for id in _ids(negatives, system))
-    return tuple(dict.fromkeys(ids))
-
-
-def _ids(record: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _list(record: Mapping[str, Any], key: str, kind: Any) -> list[Any]:
     values = record.get(key)
-    if not isinstance(values, list):
-        raise BadLineError(f"{key} is not a list of ids")
-    return tuple(map(_id, values))
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise BadLineError(f"{key} is not a list of {'passages' if kind is dict else 'texts, ids or scores'}")
+    return values
 
 
-def _id(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise BadLineError("an id is neither text nor a whole number", repr(value)[:80])
-    return str(value)
+def _strings(record: Mapping[str, Any], key: str) -> list[str]:
+    return [str(value).strip() for value in _list(record, key, str | int)]
 
 
-def _strings(record: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    values = record.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise BadLineError(f"{key} is not a list of texts")
-    return tuple(value.strip() for value in values)
-
-
-def _string(record: Mapping[str, Any], key: str) -> str:
-    if not isinstance(record.get(key), str):
-        raise BadLineError(f"{key} is not a text")
-    return str(record[key]).strip()
+def _passage(passage: Mapping[str, Any]) -> str:
+    """Tevatron's: a text with its title before it."""
+    if not isinstance(passage.get("text"), str):
+        raise BadLineError("a passage has no text")
+    return f"{passage.get('title') or ''} {passage['text']}".strip()

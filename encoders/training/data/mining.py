@@ -24,47 +24,6 @@ _CELLS = 4_000_000
 """Scores that are held at a time."""
 
 
-class Best:
-    """The ``depth`` best documents so far of each query, ties by document id; scores of 0 are no hits."""
-
-    def __init__(self, queries: int, depth: int, ids: Sequence[str]) -> None:
-        self._depth, self._ids = depth, ids
-        self._rank = np.empty(len(ids) + 1, np.int64)  # of each document by its id; one more for "no document", row -1
-        self._rank[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-        self._rank[-1] = len(ids)
-        self.scores = np.zeros((queries, depth), np.float32)
-        self.rows = np.full((queries, depth), -1, np.int64)
-
-    def add(self, first: int, scores: npt.NDArray[np.float32], start: int) -> None:
-        """Scores (queries from ``first`` on, documents from ``start`` on)."""
-        width = scores.shape[1]
-        columns = np.broadcast_to(np.arange(width), scores.shape)
-        if width > self._depth:
-            columns = np.argpartition(scores, width - self._depth, axis=1)[:, width - self._depth :]
-            worst = np.take_along_axis(scores, columns, axis=1).min(axis=1)
-            tied = (worst > 0) & ((scores >= worst[:, None]).sum(axis=1) > self._depth)
-            for row in np.flatnonzero(tied):
-                hits = np.flatnonzero(scores[row] >= worst[row])
-                columns[row] = hits[np.lexsort((self._rank[start + hits], -scores[row, hits]))[: self._depth]]
-        self.merge(first, np.take_along_axis(scores, columns, axis=1), columns + start)
-
-    def merge(self, first: int, scores: npt.NDArray[np.float32], rows: npt.NDArray[np.int64]) -> None:
-        """Documents ``rows`` with ``scores``, both (queries from ``first`` on, documents)."""
-        here = slice(first, first + len(scores))
-        all_scores = np.concatenate([self.scores[here], scores], axis=1)
-        all_rows = np.concatenate([self.rows[here], np.where(scores > 0, rows, -1)], axis=1)
-        order = np.lexsort((self._rank[all_rows], -all_scores), axis=1)[:, : self._depth]
-        self.scores[here] = np.take_along_axis(all_scores, order, axis=1)
-        self.rows[here] = np.take_along_axis(all_rows, order, axis=1)
-
-    def run(self, queries: Sequence[Query]) -> dict[str, list[tuple[str, float]]]:
-        """The documents of ``queries``."""
-        return {
-            query.id: [(self._ids[row], score) for row, score in zip(rows, scores, strict=True) if row >= 0]
-            for query, rows, scores in zip(queries, self.rows.tolist(), self.scores.tolist(), strict=True)
-        }
-
-
 def best_documents(
     encode: EncodeSide,
     queries: Sequence[Query],
@@ -78,18 +37,33 @@ def best_documents(
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``depth`` best documents of ``pool`` for each query by dot product, the same in every process.
 
-    Each process encodes and searches every ``processes``-th block of ``block`` documents; ``gather`` brings the results
-    together. Memory: one block of vectors, and 12 bytes for each of ``depth`` hits of each query.
+    Equal scores are ordered by document id; scores of 0 are no hits. Each process encodes and searches every
+    ``processes``-th block of ``block`` documents; ``gather`` brings the results together. Memory: one block of vectors,
+    and 8 bytes for each of ``depth`` hits of each query.
     """
-    best = Best(len(queries), depth, pool.ids)
+    order = sorted(range(len(pool)), key=pool.ids.__getitem__, reverse=True)
+    position = np.empty(len(pool), np.int64)
+    position[order] = np.arange(len(pool))
+    # a hit is one number: the bits of its score, which for positive floats order as the floats do, then its position
+    best = np.zeros((len(queries), depth), np.int64)
     vectors, at_once = encode("query", [query.text for query in queries]), max(1, _CELLS // block)
     starts = range(process * block, len(pool), processes * block)
     for start in tqdm(starts, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
         documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
         for first in range(0, len(queries), at_once):
-            best.add(first, (vectors[first : first + at_once] @ documents).toarray(), start)
-    scores, rows = gather(best.scores[None]), gather(best.rows[None])
-    for other in range(processes):
-        if other != process:
-            best.merge(0, scores[other], rows[other])
-    return best.run(queries)
+            rows = slice(first, first + at_once)
+            scores = (vectors[rows] @ documents).toarray().astype(np.float32)
+            hits = np.where(
+                scores > 0, scores.view(np.int32).astype(np.int64) << 32 | position[start : start + block], 0
+            )
+            best[rows] = _largest(np.hstack([best[rows], hits]), depth)
+    best = np.sort(_largest(np.hstack(list(gather(best[None]))), depth), axis=1)[:, ::-1]
+    scores = (best >> 32).astype(np.int32).view(np.float32)
+    return {
+        query.id: [(pool.ids[order[hit & 0xFFFFFFFF]], score) for hit, score in zip(hits, of_hits, strict=True) if hit]
+        for query, hits, of_hits in zip(queries, best.tolist(), scores.tolist(), strict=True)
+    }
+
+
+def _largest(hits: npt.NDArray[np.int64], depth: int) -> npt.NDArray[np.int64]:
+    return np.partition(hits, hits.shape[1] - depth, axis=1)[:, hits.shape[1] - depth :]

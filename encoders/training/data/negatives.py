@@ -7,12 +7,11 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
-from encoders.training.data.files import ExampleFile
-from encoders.training.data.id_triples import IdTriples
 from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import IfMain, TextStore, call, text_key
@@ -36,16 +35,21 @@ class NegativeSampler:
         self, settings: Negatives, sources: Sequence[LoadedSource], mined: Callable[[int, int], Path], if_main: IfMain
     ) -> None:
         """``mined(number, part)``: the run that mining writes for source ``number`` and a part of ``settings``."""
-        self.settings, self._sources, self._mined, self._if_main = settings, sources, mined, if_main
-        self._candidates = [
-            [self._initial(source, part) for part in settings.parts if isinstance(source.examples, JudgedExamples)]
-            for source in sources
-        ]
-        self._examples: list[Examples] = [self._prepared(number) for number in range(len(sources))]
+        self.settings, self._sources, self._if_main = settings, sources, if_main
+        self._candidates: list[list[Candidates]] = []
+        self._searched: dict[tuple[int, int], tuple[JudgedExamples, Path]] = {}
+        for number, source in enumerate(sources):
+            examples = source.examples
+            parts = settings.parts if isinstance(examples, JudgedExamples) else ()
+            self._candidates.append([self._initial(source, part) for part in parts])
+            for index, part in enumerate(parts):
+                if part.kind in MINED and isinstance(examples, JudgedExamples):
+                    self._searched[number, index] = examples, mined(number, index)
 
     def examples(self) -> list[Examples]:
         """The sources of examples with their current candidates."""
-        return self._examples
+        pairs = zip(self._sources, self._candidates, strict=True)
+        return [source.examples.drawing(self.settings, *candidates) for source, candidates in pairs]
 
     def is_due(self, step: int, mined_at: int | None) -> bool:
         """Whether to mine before ``step``, if the last mining was at step ``mined_at``."""
@@ -67,68 +71,43 @@ class NegativeSampler:
         Every process takes part in the search. Returns the number of queries searched.
         """
         count = 0
-        for number, source in enumerate(self._sources):
-            for index, part in enumerate(self.settings.parts):
-                if isinstance(source.examples, JudgedExamples) and part.kind in (MINED[:1] if again else MINED):
-                    path, place = self._mined(number, index), [*seed, number, *([index] if index else [])]
-                    queries, pool = search_pool(source.examples, part, place)
-                    depth = part.ranks[1] + 1  # one more, because the positive is removed
-                    run = ranking(part)(queries, pool, depth)
-                    self._if_main(functools.partial(write_run, path, run, "mined"))
-                    self._use(number, index, path)
-                    count += len(queries)
-            self._examples[number] = self._prepared(number)
+        for (number, index), (examples, path) in self._searched.items():
+            part = self.settings.parts[index]
+            if again and part.kind != "self":
+                continue
+            queries, pool = search_pool(examples, part, [*seed, number, *([index] if index else [])])
+            run = ranking(part)(queries, pool, part.ranks[1] + 1)  # one more, because the positive is removed
+            self._if_main(functools.partial(write_run, path, run, "mined"))
+            self._use(number, index)
+            count += len(queries)
         return count
 
     def save(self, state: Path) -> None:
         """Copy the runs of the last mining into a state folder."""
-        for path in self._mined_runs():
+        for _, path in self._searched.values():
             if path.exists():
                 shutil.copyfile(path, state / path.name)
 
     def restore(self, state: Path) -> None:
         """Take the candidates from the runs in a state folder, if there are any."""
-        for path, (number, index) in self._mined_runs().items():
-            saved = state / path.name
-            if saved.exists():
-                shutil.copyfile(saved, path)
-                self._use(number, index, path)
-                self._examples[number] = self._prepared(number)
+        for (number, index), (_, path) in self._searched.items():
+            if (state / path.name).exists():
+                shutil.copyfile(state / path.name, path)
+                self._use(number, index)
 
-    def _mined_runs(self) -> dict[Path, tuple[int, int]]:
-        """Run of each source and part that a model searches."""
-        return {
-            self._mined(number, index): (number, index)
-            for number, source in enumerate(self._sources)
-            for index, part in enumerate(self.settings.parts)
-            if isinstance(source.examples, JudgedExamples) and part.kind in MINED
-        }
-
-    def _prepared(self, number: int) -> Examples:
-        """The examples of a source with the current candidates."""
-        examples = self._sources[number].examples
-        if isinstance(examples, JudgedExamples):
-            return examples.with_candidates(self.settings, *self._candidates[number])
-        if isinstance(examples, ExampleFile | IdTriples):
-            return examples.drawing(self.settings)
-        return examples
-
-    def _use(self, number: int, index: int, path: Path) -> None:
-        source, part = self._sources[number], self.settings.parts[index]
-        if isinstance(source.examples, JudgedExamples):
-            found = hard_negatives(read_run(path), source.examples, part, where=str(path))
-            self._candidates[number][index] = Candidates(found, part.share)
+    def _use(self, number: int, index: int) -> None:
+        (examples, path), part = self._searched[number, index], self.settings.parts[index]
+        ids = hard_negatives(read_run(path), examples, part, where=str(path))
+        self._candidates[number][index] = Candidates(ids, part.share)
 
     def _initial(self, source: LoadedSource, part: NegativeSource) -> Candidates:
         """The candidates of a part before anything is mined."""
-        examples = source.examples
-        if not isinstance(examples, JudgedExamples):
-            raise TypeError(f"{source.name} has its own negatives")
+        examples: Any = source.examples
         run: Run
         if part.kind in ("random", "none"):
             return Candidates({}, part.share, random=True)
         if source.source.run is not None and part.kind != "checkpoint":
-            run, where = read_run(source.source.run), source.source.run
+            where, run = source.source.run, read_run(source.source.run)
             if not any(map(run.get, examples.positives)):
                 raise LearnedSparseError(
                     f"{where}: no hits for any query of {source.name}; is it the run of another split?"
@@ -137,9 +116,8 @@ class NegativeSampler:
             collection, _, split = source.name.partition("/")
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            run = bm25_run(
-                queries, examples.texts, part.ranks[1], collection=collection, run=where, if_main=self._if_main
-            )
+            options: dict[str, Any] = {"collection": collection, "run": where, "if_main": self._if_main}
+            run = bm25_run(queries, examples.texts, part.ranks[1], **options)
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "

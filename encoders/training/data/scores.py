@@ -30,7 +30,7 @@ class TeacherScores:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, keys, scores = path, array("Q"), array("f")
+        keys, scores = array("Q"), array("f")
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         digest = hashlib.blake2b(digest_size=16)
         for file in files:
@@ -44,7 +44,7 @@ class TeacherScores:
         self._keys, self._scores = np.frombuffer(keys, np.uint64)[order], np.frombuffer(scores, np.float32)[order]
         same = (self._keys[1:] == self._keys[:-1]) & (self._scores[1:] != self._scores[:-1])
         if same.any():
-            self._name_repeated(files, int(self._keys[1:][same][0]))
+            raise LearnedSparseError(f"{path}: a query and a document have two scores; keep one of them")
         self.fingerprint = digest.hexdigest()
 
     def __len__(self) -> int:
@@ -55,14 +55,6 @@ class TeacherScores:
         keys = np.fromiter((_key(query, document) for document in documents), np.uint64, len(documents))
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[rows] == keys, self._scores[rows].astype(np.float64), math.nan)
-
-    def _name_repeated(self, files: list[Path], key: int) -> None:
-        for file in files:
-            for query, document, _ in _triples(file):
-                if _key(query, document) == key:
-                    raise LearnedSparseError(
-                        f"{self._path}: query {query!r} and document {document!r} have two scores; keep one of them"
-                    )
 
 
 def finite(value: object, where: str) -> float:
@@ -122,15 +114,10 @@ def _of_parquet(file: Path) -> Iterator[Triple]:
     except (OSError, pyarrow.ArrowException) as error:
         raise LearnedSparseError(f"{file}: not readable as Parquet ({error})") from error
     names = opened.schema_arrow.names
-    found = [next((name for name in known if name in names), None) for known in _COLUMNS]
-    if None in found:
+    columns = [next((name for name in known if name in names), "") for known in _COLUMNS]
+    if "" in columns:
         expected = "; ".join(" or ".join(known) for known in _COLUMNS)
         raise LearnedSparseError(f"{file}: columns {', '.join(names)}; expected {expected}")
-    row = 0
-    for batch in opened.iter_batches(columns=found):
-        for query, document, score in zip(*(batch.column(name).to_pylist() for name in found), strict=True):
-            row += 1
-            where = f"{file}: row {row}"
-            if query is None or document is None:
-                raise LearnedSparseError(f"{where}: an id is missing")
-            yield str(query), str(document), finite(score, where)
+    for batch in opened.iter_batches(columns=columns):
+        for query, document, score in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+            yield str(query), str(document), finite(score, f"{file}: query {query}, document {document}")

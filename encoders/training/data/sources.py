@@ -7,17 +7,15 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from encoders.training.data.examples import Examples, JudgedExamples
-from encoders.training.data.files import ExampleFile, check_exists, check_known, ids_of
-from encoders.training.data.id_triples import IdTriples
+from encoders.training.data.files import ExampleFile
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, TextStores
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels
 from learned_sparse.core.errors import LearnedSparseError
@@ -41,102 +39,56 @@ class LoadedSource:
 
 def load_source(source: Source, negatives: Negatives, stores: TextStores | None = None) -> LoadedSource:
     """Read one source, its documents from ``stores``; hard negatives that must be searched are added later."""
-    stores = stores or TextStores()
-    if source.triples is not None or source.examples is not None:
-        return _of_file(source, negatives, stores)
-    if source.collection is None:
-        raise LearnedSparseError("data: a source needs 'collection', 'triples' or 'examples'")
-    if source.systems:
-        raise LearnedSparseError(f"data: {source.collection}: 'systems' are those of a file of 'examples'")
-    source, collection = _open_collection(source, source.collection)
-    where = f"data: {source.collection}:{source.split}"
-    queries, qrels = _topics(source, collection)
-    texts = stores.texts(collection, expanded=source.expanded)
-    positives = _positives(queries, qrels, texts, where)
-    teacher = None if source.scores is None else TeacherScores(source.scores)
-    if teacher is not None:
-        positives = _scored(positives, teacher, where)
-    if not positives:
-        raise LearnedSparseError(f"{where}: no query has a relevant document here")
-    examples = JudgedExamples(queries, positives, texts, teacher, negatives)
-    return LoadedSource(source=source, name=f"{collection.name}/{source.split}", examples=examples)
-
-
-def _scored(positives: Mapping[str, Sequence[str]], teacher: TeacherScores, where: str) -> dict[str, list[str]]:
-    """The positives that a teacher has scored: no other one can be distilled."""
-    known = {
-        query: [id for id, score in zip(ids, teacher.of(query, ids), strict=True) if np.isfinite(score)]
-        for query, ids in positives.items()
-    }
-    if missing := sum(map(len, positives.values())) - sum(map(len, known.values())):
-        _logger.warning("%s: left out %d relevant documents without a teacher's score", where, missing)
-    return {query: ids for query, ids in known.items() if ids}
-
-
-def _of_file(source: Source, negatives: Negatives, stores: TextStores) -> LoadedSource:
-    """Examples of a file, of texts or with a collection of ids."""
-    if source.triples is not None and source.examples is not None:
-        raise LearnedSparseError("data: 'triples' and 'examples' are two sources; make a list entry of each")
-    path = source.triples or source.examples or Path()
-    if (path.suffix == ".jsonl") != (source.examples is not None):
-        raise LearnedSparseError(f"data: {path}: 'examples' are JSON lines (.jsonl), 'triples' are columns (.tsv)")
-    if source.systems and source.examples is None:
-        raise LearnedSparseError(f"data: {path}: triples have no 'systems'; leave them out")
-    if source.collection is None:
-        for name in ("expanded", "scores"):
-            if getattr(source, name) is not None:
-                raise LearnedSparseError(
-                    f"data: {path}: texts have no ids to join {name!r} by; train on triples of ids"
-                )
-        return LoadedSource(
-            source=source, name=path.stem, examples=ExampleFile(path, negatives, systems=source.systems)
-        )
-    source, collection = _open_collection(source, source.collection)
-    check_exists(path)
-    # a teacher's scores are joined line by line
-    columns = stores.id_columns(path) if source.examples is None and source.scores is None else None
-    if columns is None:
-        query_ids, document_ids = ids_of(path, source.systems)
-    else:
-        query_ids, document_ids = ({str(id) for id in ids.tolist()} for ids in columns[:2])
+    _check(source)
+    path, stores = source.triples or source.examples, stores or TextStores()
+    examples: Examples
+    if source.collection is None and path is not None:
+        examples = ExampleFile(path, negatives)
+        return LoadedSource(source=source, name=path.stem, examples=examples)
+    collection = load_collection(source.collection or "")
+    if source.split == Source.split and source.topics is None:
+        source = dataclasses.replace(source, split=collection.choose_split(default=source.split))
     topics = read_queries(source.topics) if source.topics is not None else collection.queries(source.split)
-    queries = {query.id: query.text for query in topics if query.id in query_ids}
-    texts = stores.texts(collection, document_ids, expanded=source.expanded)
-    check_known(path, "query", query_ids, queries)
-    check_known(path, "document", document_ids, texts)
+    queries = {query.id: query.text for query in topics}
+    texts = stores.texts(collection, expanded=source.expanded)
     teacher = None if source.scores is None else TeacherScores(source.scores)
-    examples = (
-        ExampleFile(path, negatives, systems=source.systems, queries=queries, texts=texts, scores=teacher)
-        if columns is None
-        else IdTriples(path, negatives, columns, queries, texts)
-    )
-    return LoadedSource(source=source, name=path.stem, examples=examples)
-
-
-def _open_collection(source: Source, name: str) -> tuple[Source, Collection]:
-    """The collection ``name``, and ``source`` with the split of that collection that the default stands for."""
-    collection = load_collection(name)
-    if source.split != Source.split or source.topics is not None:
-        return source, collection
-    return dataclasses.replace(source, split=collection.choose_split(default=source.split)), collection
-
-
-def _topics(source: Source, collection: Collection) -> tuple[dict[str, str], Mapping[str, Mapping[str, int]]]:
-    if (source.topics is None) != (source.qrels is None):
-        raise LearnedSparseError(f"data: {source.collection}: 'topics' and 'qrels' go together")
-    if source.topics is not None and source.qrels is not None:
-        queries, qrels = read_queries(source.topics), read_qrels(source.qrels)
+    if path is None:
+        qrels = read_qrels(source.qrels) if source.qrels is not None else collection.qrels(source.split)
+        positives = _positives(source, queries, qrels, texts, teacher)
+        examples = JudgedExamples(queries, positives, texts, teacher, negatives)
     else:
-        queries, qrels = collection.queries(source.split), collection.qrels(source.split)
-    return {query.id: query.text for query in queries}, qrels
+        examples = ExampleFile(path, negatives, queries=queries, texts=texts, scores=teacher)
+    name = f"{collection.name}/{source.split}" if path is None else path.stem
+    return LoadedSource(source=source, name=name, examples=examples)
+
+
+def _check(source: Source) -> None:
+    """Raise if the values contradict each other."""
+    path = source.triples or source.examples
+    problems = {
+        "a source needs 'collection', 'triples' or 'examples'": source.collection is None and path is None,
+        "'triples' and 'examples' are two sources; make a list entry of each": source.triples and source.examples,
+        f"{path}: 'examples' are JSON lines (.jsonl), 'triples' are columns (.tsv)": path is not None
+        and (path.suffix == ".jsonl") != (source.examples is not None),
+        "texts have no ids to join 'expanded' or 'scores' by; train on triples of ids": source.collection is None
+        and (source.expanded or source.scores),
+        "'topics' and 'qrels' go together": path is None and (source.topics is None) != (source.qrels is None),
+    }
+    for problem, is_so in problems.items():
+        if is_so:
+            raise LearnedSparseError(f"data: {problem}")
 
 
 def _positives(
-    queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], texts: TextStore, where: str
+    source: Source,
+    queries: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+    texts: TextStore,
+    teacher: TeacherScores | None,
 ) -> dict[str, list[str]]:
-    """The documents of grade 1 or higher of each query; judgements without a text to learn from are logged."""
+    """The relevant documents of each query; judgements without a text or a score to learn from are logged."""
+    where, unusable = f"data: {source.collection}:{source.split}", Counter[str]()
     positives: dict[str, list[str]] = {}
-    unusable: Counter[str] = Counter()
     for query, grades in sorted(qrels.items()):
         for document in sorted(id for id, grade in grades.items() if grade >= 1):
             if query not in queries:
@@ -145,10 +97,14 @@ def _positives(
                 unusable["whose document is not in the collection"] += 1
             elif not queries[query].strip() or texts.is_empty(document):
                 unusable["whose query or document has no text"] += 1
+            elif teacher is not None and np.isnan(teacher.of(query, [document])[0]):
+                unusable["without a teacher's score"] += 1
             else:
                 positives.setdefault(query, []).append(document)
     for reason, count in unusable.items():
         _logger.warning("%s: left out %d judgements %s", where, count, reason)
+    if not positives:
+        raise LearnedSparseError(f"{where}: no query has a relevant document here")
     return positives
 
 

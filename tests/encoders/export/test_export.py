@@ -210,7 +210,6 @@ def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
         ("unicoil", {"query_repeats": "max"}, "pyserini", "query_repeats: max: Pyserini's uniCOIL knows sum only"),
         ("unicoil", {"query": "bag-of-words"}, "pyserini", "Pyserini's uniCOIL has a network for queries"),
         ("unicoil", {}, "opensearch", "Pyserini knows uniCOIL"),
-        ("splade", {}, "vespa", "no such target; give one of sentence-transformers, pyserini"),
     ],
 )
 def test_models_without_the_form(

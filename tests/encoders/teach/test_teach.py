@@ -8,21 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
-from encoders import load, train
+from encoders import load
 from encoders.backbone.pretrained import save_random_bert
-from encoders.teach import CrossEncoder, load_cross_encoder_recipe, scoring, train_cross_encoder
+from encoders.teach import scoring
 from encoders.teach.__main__ import main
+from encoders.teach.cross_encoder import load_cross_encoder_recipe, train_cross_encoder
+from encoders.teach.scorers import CrossEncoder
 from encoders.train import main as train_main
-from encoders.training import Negatives, Source, load_recipe
+from encoders.training import Negatives, Source
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.sources import load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
-from tests.encoders.training.conftest import WORDS, recipe_values, tiny_backbone, tiny_collection
+from tests.encoders.training.conftest import WORDS, tiny_backbone, tiny_collection
 
-__all__ = ["recipe_values", "tiny_backbone", "tiny_collection"]  # fixtures
+__all__ = ["tiny_backbone", "tiny_collection"]  # fixtures
 
 
 @pytest.fixture(scope="module")
@@ -54,32 +57,20 @@ def test_scores_are_those_of_the_cross_encoder(
     teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
 ) -> None:
     out = teach("--cross-encoder", str(classifier))
-    assert out.startswith(
-        f"{tmp_path / 'scores.tsv'}: 90 pairs of 30 queries\n"
-    )  # the relevant document is the first hit
-    scores = lines_of(tmp_path / "scores.tsv")
+    path, run = tmp_path / "scores.tsv", tiny_collection / "train.run"
+    assert out.startswith(f"{path}: 90 pairs of 30 queries\n")  # the relevant document is the first hit
+    scores = lines_of(path)
     assert {document for query, document in scores if query == "q4"} == {"d4", "d5", "d6"}
     collection = load_collection(str(tiny_collection))
     queries = {query.id: query.text for query in collection.queries("train")}
     documents = {document.id: document.text for document in collection.documents()}
     peer = pytest.importorskip("sentence_transformers").CrossEncoder(str(classifier), device="cpu")
-    expected = peer.predict([(queries[query], documents[document]) for query, document in scores], activation_fn=None)
-    import torch
-
-    logits = peer.predict([(queries[q], documents[d]) for q, d in scores], activation_fn=torch.nn.Identity())
-    assert np.shape(expected) == (90,)
+    texts = [(queries[query], documents[document]) for query, document in scores]
+    logits = peer.predict(texts, activation_fn=torch.nn.Identity())
     assert list(scores.values()) == pytest.approx(logits.tolist(), abs=1e-4)
-
-
-def test_recipes_read_the_output(
-    teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
-) -> None:
-    teach("--cross-encoder", str(classifier))
-    run, scores = tiny_collection / "train.run", tmp_path / "scores.tsv"
-    loaded = load_source(Source(collection=str(tiny_collection), run=run, scores=scores), Negatives())
+    loaded = load_source(Source(collection=str(tiny_collection), run=run, scores=path), Negatives())
     assert loaded.examples.scored
     assert len(loaded.examples) == 30
-    assert len(TeacherScores(scores)) == 90
 
 
 def test_a_stopped_scoring_goes_on(
@@ -99,58 +90,58 @@ def test_a_stopped_scoring_goes_on(
     with pytest.raises(KeyboardInterrupt):
         teach("--cross-encoder", str(classifier))
     assert not (tmp_path / "scores.tsv").exists()
-    with (tmp_path / ".scores.tsv.part").open("ab") as file:
+    (part,) = tmp_path.glob(".scores.tsv.*.part")
+    with part.open("ab") as file:
         file.write(b"q7\td1")  # a line that a kill has cut off
-    with pytest.raises(LearnedSparseError, match="was begun; go on with --resume, or begin again with --overwrite"):
+    with pytest.raises(LearnedSparseError, match="a scoring was started; continue with --resume, or start again"):
         teach("--cross-encoder", str(classifier))
-    with pytest.raises(LearnedSparseError, match="was begun with another teacher; begin again with --overwrite"):
-        teach("--cross-encoder", str(classifier), "--max-length", "9", "--resume")
+    other = tmp_path / "other" / "scores.tsv"  # another teacher has none of these scores
+    other.parent.mkdir()
+    (other.parent / part.name).write_bytes(part.read_bytes())
+    out = teach("--cross-encoder", str(classifier), "--max-length", "9", "--resume", output=other)
+    assert "90 pairs of 30 queries\n" in out
     assert "90 pairs of 30 queries (40 were there)" in teach("--cross-encoder", str(classifier), "--resume")
     assert (tmp_path / "scores.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
-    assert not (tmp_path / ".scores.tsv.part").exists()
+    assert not part.exists()
     assert "(90 were there)" in teach("--cross-encoder", str(classifier), "--resume")
-    with pytest.raises(LearnedSparseError, match="is there already; go on with --resume"):
+    with pytest.raises(LearnedSparseError, match="exists already; continue with --resume"):
         teach("--cross-encoder", str(classifier))
     assert "90 pairs of 30 queries\n" in teach("--cross-encoder", str(classifier), "--overwrite")
 
 
 def test_shards_together_are_the_whole(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
     teach("--cross-encoder", str(classifier), output=tmp_path / "whole.tsv")
-    parts = tmp_path / "parts"
+    whole, joined = lines_of(tmp_path / "whole.tsv"), dict[tuple[str, str], float]()
     for number in range(3):
         shard = ["--num-shards", "3", "--shard-id", str(number)]
-        teach("--cross-encoder", str(classifier), *shard, output=parts / f"{number}.tsv")
-    together = [lines_of(parts / f"{number}.tsv") for number in range(3)]
-    whole = lines_of(tmp_path / "whole.tsv")
-    assert sum(map(len, together)) == len(whole)
-    joined = {pair: score for part in together for pair, score in part.items()}
-    assert joined.keys() == whole.keys()
-    assert list(map(joined.get, whole)) == pytest.approx(list(whole.values()), abs=1e-5)
-    assert len(TeacherScores(parts)) == 90
+        teach("--cross-encoder", str(classifier), *shard, output=tmp_path / "parts" / f"{number}.tsv")
+        part = lines_of(tmp_path / "parts" / f"{number}.tsv")
+        assert not joined.keys() & part.keys()
+        joined |= part
+    assert {pair: joined[pair] for pair in whole} == pytest.approx(whole, abs=1e-5)
+    assert len(TeacherScores(tmp_path / "parts")) == len(whole) == len(joined)
 
 
-def test_an_ensemble_is_the_mean(
-    teach: Callable[..., str], classifier: Path, tmp_path: Path, recipe_values: Callable[..., dict[str, Any]]
-) -> None:
-    recipe = tmp_path / "tiny.yaml"
-    recipe.write_text(yaml.safe_dump(recipe_values({"steps": 2})), encoding="utf-8")
-    checkpoint = str(train(recipe, output=tmp_path / "checkpoint", device="cpu", quiet=True))
+def test_an_ensemble_is_the_mean(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     save_random_bert(other, WORDS, "classifier", 3)
     for name, models in (("a", [classifier]), ("b", [other]), ("both", [classifier, other])):
         teach("--cross-encoder", *map(str, models), output=tmp_path / f"{name}.tsv")
     first, second, both = (lines_of(tmp_path / f"{name}.tsv") for name in ("a", "b", "both"))
     assert list(both.values()) == pytest.approx([(first[pair] + second[pair]) / 2 for pair in both])
-    teach("--checkpoint", checkpoint, output=tmp_path / "dots.tsv")
-    collection = load_collection(recipe_values()["data"][0]["collection"])
+
+
+def test_a_checkpoint_teaches_by_dot_products(
+    teach: Callable[..., str], tiny_backbone: Path, tiny_collection: Path, tmp_path: Path
+) -> None:
+    teach("--checkpoint", str(tiny_backbone), output=tmp_path / "dots.tsv")
+    collection = load_collection(str(tiny_collection))
     queries = {query.id: query.text for query in collection.queries("train")}
     documents = {document.id: document.text for document in collection.documents()}
     (pair, score), *_ = lines_of(tmp_path / "dots.tsv").items()
-    query = load(checkpoint, "query", dtype="fp32").encode([queries[pair[0]]]).to_scipy()
-    document = load(checkpoint, "document", dtype="fp32").encode([documents[pair[1]]]).to_scipy()
+    query = load(str(tiny_backbone), "query", dtype="fp32").encode([queries[pair[0]]]).to_scipy()
+    document = load(str(tiny_backbone), "document", dtype="fp32").encode([documents[pair[1]]]).to_scipy()
     assert score == pytest.approx(float((query @ document.T).toarray().item()), rel=1e-5)
-    with pytest.raises(SystemExit):
-        teach("--checkpoint", checkpoint, "--cross-encoder", str(classifier), output=tmp_path / "mixed.tsv")
 
 
 def test_runs_of_another_collection_are_refused(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
@@ -189,25 +180,25 @@ def test_a_cross_encoder_is_trained(
     relevant = [score for (query, document), score in scores.items() if query[1:] == document[1:]]
     others = [score for (query, document), score in scores.items() if query[1:] != document[1:]]
     assert np.mean(relevant) - np.mean(others) > np.std(others)
-    with pytest.raises(LearnedSparseError, match="is there already; replace it with --overwrite"):
+    with pytest.raises(LearnedSparseError, match="exists already; replace it with --overwrite"):
         train_main(["--recipe", str(teacher_recipe), *where])
     with pytest.raises(LearnedSparseError, match="a cross-encoder is trained in one go"):
         train_main(["--recipe", str(teacher_recipe), *where, "--resume"])
     recipe = load_cross_encoder_recipe(teacher_recipe, changes=["steps=5"])
-    assert recipe is not None
     for name in ("one", "two"):
         train_cross_encoder(recipe, tmp_path / name, device="cpu", quietly=True)
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert first == second
 
 
-def test_recipes_of_cross_encoders_are_checked(teacher_recipe: Path) -> None:
-    assert load_cross_encoder_recipe("small-splade") is None
-    with pytest.raises(LearnedSparseError, match="kind: self: a cross-encoder does not search"):
-        load_cross_encoder_recipe(teacher_recipe, changes=["negatives.kind=self"])
-    with pytest.raises(LearnedSparseError, match="at least one for each query"):
-        load_cross_encoder_recipe(teacher_recipe, changes=["negatives.per_query=0"])
-    with pytest.raises(LearnedSparseError, match="unknown key 'stage'"):
-        load_cross_encoder_recipe(teacher_recipe, changes=["stage=1"])
-    with pytest.raises(LearnedSparseError, match="unknown key 'kind'"):
-        load_recipe(teacher_recipe)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("negatives.kind=self", "kind: self: a cross-encoder does not search"),
+        ("negatives.per_query=0", "at least one for each query"),
+        ("stage=1", "unknown key 'stage'"),
+    ],
+)
+def test_recipes_of_cross_encoders_are_checked(teacher_recipe: Path, change: str, message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        load_cross_encoder_recipe(teacher_recipe, changes=[change])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -106,44 +105,17 @@ def teach(path: Path, collection: Path) -> Path:
     return path
 
 
-def texts_of(collection: Path, name: str) -> dict[str, str]:
-    records = map(json.loads, (collection / name).read_text(encoding="utf-8").splitlines())
-    return {record["_id"]: record["text"] for record in records}
-
-
-def source(kind: str, folder: Path, collection: Path) -> dict[str, Any]:
-    """The same 30 queries in each published form, with a teacher's scores."""
-    queries, documents = texts_of(collection, "queries.jsonl"), texts_of(collection, "corpus.jsonl")
-    rows = [(queries[f"q{n}"], documents[f"d{n}"], documents[f"d{(n + 1) % 40}"]) for n in range(30)]
+def taught(folder: Path, collection: Path) -> list[dict[str, Any]]:
+    """The collection with a teacher's scores, as ``data``."""
     scores = teach(folder / "scores.tsv", collection)
-    if kind == "judged":
-        return {"collection": str(collection), "run": str(collection / "train.run"), "scores": str(scores)}
-    if kind == "tsv":
-        lines = ["\t".join(("5", "-2.5", *row)) for row in rows]
-    elif kind == "tsv of ids":
-        lines = [f"5\t-2.5\tq{n}\td{n}\td{(n + 1) % 40}" for n in range(30)]
-    elif kind == "bge":
-        lines = [
-            json.dumps({"query": q, "pos": [p], "neg": [n], "pos_scores": [5.0], "neg_scores": [-2.5]})
-            for q, p, n in rows
-        ]
-    else:
-        by_system: list[dict[str, list[str]]] = [{"dense": [], "bm25": [f"d{(n + 1) % 40}"]} for n in range(30)]
-        lines = [json.dumps({"qid": f"q{n}", "pos": [f"d{n}"], "neg": neg}) for n, neg in enumerate(by_system)]
-    path = folder / ("examples.jsonl" if kind in ("bge", "by system") else "triples.tsv")
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    key = "examples" if path.suffix == ".jsonl" else "triples"
-    by_id = {"collection": str(collection)} if kind in ("tsv of ids", "by system") else {}
-    joined = {"scores": str(scores)} if kind == "by system" else {}
-    return {key: str(path), **by_id, **joined}
+    return [{"collection": str(collection), "run": str(collection / "train.run"), "scores": str(scores)}]
 
 
-@pytest.mark.parametrize("kind", ["judged", "tsv", "tsv of ids", "bge", "by system"])
 def test_training_moves_the_margins_to_the_teachers(
-    kind: str, tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, trained: Trained
+    tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, trained: Trained
 ) -> None:
     stage = {"steps": 120, "rank": {"weight": 0.0}, "distillation": {"margin_mse": 1.0}}
-    run = trained(tiny_recipe(stage, data=[source(kind, tmp_path, tiny_collection)]))
+    run = trained(tiny_recipe(stage, data=taught(tmp_path, tiny_collection)))
     losses = run.logged("margin_mse")
     assert losses == run.logged("loss")
     assert sum(losses[-5:]) < 0.2 * sum(losses[:5])
@@ -159,7 +131,7 @@ def test_every_architecture_that_ranks_can_be_distilled(
     trained: Trained,
 ) -> None:  # fmt: skip
     stage = {"steps": 3, "rank": {"weight": 0.5}, "distillation": {"margin_mse": 0.05, "kl": 1.0}}
-    data = [source("judged", tmp_path, tiny_collection)]
+    data = taught(tmp_path, tiny_collection)
     recipe = tiny_recipe(stage, architecture=architecture, settings=settings, data=data, negatives={"per_query": 2})
     log = trained(recipe).log()[0]
     parts = [log[name] for name in ("rank_loss", "margin_mse", "kl")]

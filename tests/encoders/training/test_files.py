@@ -36,32 +36,38 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_columns_with_scores(tmp_path: Path) -> None:
-    path = written(tmp_path / "triples.tsv", "9.5\t-1\tq\tp\tn", "1e1\t2\tr\ts\tt")
-    examples = ExampleFile(path, Negatives())
-    first, second = (examples.get(index, rng()) for index in range(2))
-    assert (first.query, first.positive, first.negatives, first.scores) == ("q", "p", ("n",), (9.5, -1.0))
-    assert second.scores == (10.0, 2.0)
-    assert examples.scored
+TSV = ("9.5\t-1\tq\tp\tn", "1e1\t2\tr\ts\tt")
 
 
-def test_lines_of_bge(tmp_path: Path) -> None:
-    unscored = {"query": "q", "pos": ["p", "p2"], "neg": ["n1"]}
-    examples = ExampleFile(written(tmp_path / "a.jsonl", BGE), Negatives(per_query=2))
+@pytest.mark.parametrize(
+    ("name", "lines", "positive", "scores"),
+    [
+        ("t.tsv", TSV, "p", {"p": 9.5, "n": -1.0}),
+        ("t.tsv", ["q\tp\tn"], "p", {}),
+        ("t.jsonl", [BGE], "p", {"p": 4.0, "n1": 1.5, "n2": -2.0}),
+        ("t.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n1", "n2"]}], "p", {}),
+        ("t.jsonl", [TEVATRON], "t p", {}),
+    ],
+)
+def test_every_published_form(tmp_path: Path, name: str, lines: Any, positive: str, scores: dict[str, float]) -> None:
+    examples = ExampleFile(written(tmp_path / name, *lines), Negatives(per_query=1 if name == "t.tsv" else 2))
     example = examples.get(0, rng())
-    assert (example.query, example.positive, set(example.negatives)) == ("q", "p", {"n1", "n2"})
-    scores = dict(zip(example.negatives, example.scores[1:], strict=True))
-    assert (example.scores[0], scores) == (4.0, {"n1": 1.5, "n2": -2.0})
-    plain = ExampleFile(written(tmp_path / "b.jsonl", unscored), Negatives())
-    assert not plain.scored
-    assert {plain.get(0, rng(seed)).positive for seed in range(20)} == {"p", "p2"}
-    assert len(plain.get(0, rng()).relevant) == 2
+    assert (len(examples), example.query, example.positive, examples.scored) == (
+        len(lines),
+        "q",
+        positive,
+        scores != {},
+    )
+    assert set(example.negatives) == ({"n"} if name == "t.tsv" else {"n1", "n2"})
+    documents = (example.positive, *example.negatives)
+    assert dict(zip(documents, example.scores, strict=False)) == scores
 
 
-def test_lines_of_tevatron(tmp_path: Path) -> None:
-    example = ExampleFile(written(tmp_path / "train.jsonl", TEVATRON), Negatives(per_query=2)).get(0, rng())
-    assert (example.query, example.positive, set(example.negatives)) == ("q", "t p", {"n1", "n2"})
-    assert example.scores == ()
+def test_one_of_several_positives_is_drawn(tmp_path: Path) -> None:
+    line = {"query": "q", "pos": ["p", "p2"], "neg": ["n1"]}
+    examples = ExampleFile(written(tmp_path / "b.jsonl", line), Negatives())
+    assert {examples.get(0, rng(seed)).positive for seed in range(20)} == {"p", "p2"}
+    assert len(examples.get(0, rng()).relevant) == 2
 
 
 def test_negatives_by_system(tmp_path: Path, tiny_collection: Path) -> None:
@@ -72,22 +78,14 @@ def test_negatives_by_system(tmp_path: Path, tiny_collection: Path) -> None:
     loaded = load_source(by_system, Negatives(per_query=2)).examples
     example = loaded.get(0, rng())
     assert sorted(example.scores[1:]) == [1.0, 3.0]  # d3 has no score
-    one = Source(examples=path, collection=str(tiny_collection), systems=("dense",))
-    drawn = {load_source(one, Negatives()).examples.get(0, rng(seed)).negatives for seed in range(20)}
-    assert len(drawn) == 2
-    unknown = Source(examples=path, collection=str(tiny_collection), systems=("tas-b",))
-    with pytest.raises(LearnedSparseError, match=r"hard.jsonl:1: no negatives of 'tas-b' \(there are bm25, dense\)"):
-        load_source(unknown, Negatives())
 
 
-def test_queries_with_too_few_negatives_are_filled_up_or_left_out(tmp_path: Path) -> None:
+def test_queries_with_too_few_negatives_are_filled_up(tmp_path: Path) -> None:
     other = {"query": "r", "pos": ["s"], "neg": ["n3", "n4", "n5"], "pos_scores": [1], "neg_scores": [0, 0, 0]}
     path = written(tmp_path / "a.jsonl", BGE, other)
     example = ExampleFile(path, Negatives(per_query=3)).get(0, rng())
     assert example.negatives[2] == "s"  # the positive of the other line
     assert math.isnan(example.scores[3])
-    dropped = ExampleFile(path, Negatives(per_query=3, short="drop"))
-    assert [dropped.get(index, rng()).query for index in range(len(dropped))] == ["r"]
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
@@ -105,13 +103,16 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
         ("t.tsv", "1\t2\tq\tp", "t.tsv:1: 4 columns; expected query, positive, negative between tabs, or before them"),
         ("t.tsv", "1\tnan\tq\tp\tn", "t.tsv:1: score 'nan' is not a finite number"),
         ("t.tsv", "1_0\t2\tq\tp\tn", "t.tsv:1: score '1_0' is not a finite number"),
-        ("t.jsonl", {**BGE, "neg_scores": [1]}, "t.jsonl:1: neg_scores is not a list of 2 scores"),
-        ("t.jsonl", {**BGE, "pos_scores": None}, "t.jsonl:1: pos_scores is not a list of 1 scores"),
+        ("t.jsonl", {**BGE, "neg_scores": [1]}, "t.jsonl:1: pos_scores and neg_scores are not as long as pos and neg"),
+        ("t.jsonl", {**BGE, "pos_scores": None}, "t.jsonl:1: pos_scores is not a list of texts, ids or scores"),
         ("t.jsonl", {**BGE, "pos": "p"}, "t.jsonl:1: pos is not a list of texts"),
+        ("t.jsonl", {**BGE, "pos": [None]}, "t.jsonl:1: pos is not a list of texts"),
+        ("t.jsonl", {**BGE, "query": None}, "t.jsonl:1: the query is not a text"),
         ("t.jsonl", {**TEVATRON, "positive_passages": ["p"]}, "positive_passages is not a list of passages"),
         ("t.jsonl", {"question": "q"}, "t.jsonl:1: keys question; expected query, pos, neg"),
         ("t.jsonl", "{", "t.jsonl:1: malformed JSON"),
         ("t.jsonl", {"query": " ", "pos": ["p"], "neg": []}, "t.jsonl: no triples"),
+        ("t.tsv", "1\t2\tq\tp\tn\nq\tp\tn", "t.tsv:2: a teacher's scores are in some lines only"),
     ],
 )
 def test_lines_that_are_refused(tmp_path: Path, name: str, line: Any, message: str) -> None:
@@ -120,21 +121,13 @@ def test_lines_that_are_refused(tmp_path: Path, name: str, line: Any, message: s
     assert message in str(caught.value)
 
 
-def test_lines_with_and_without_scores_do_not_mix(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.tsv", "1\t2\tq\tp\tn", "q\tp\tn")
-    with pytest.raises(LearnedSparseError, match=r"t\.tsv:2: some lines have a teacher's scores and others have none"):
-        ExampleFile(path, Negatives())
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ({"triples": "a.tsv", "examples": "b.jsonl"}, "'triples' and 'examples' are two sources"),
         ({"triples": "a.jsonl"}, "'examples' are JSON lines"),
         ({"examples": "a.tsv"}, "'examples' are JSON lines"),
-        ({"triples": "a.tsv", "systems": ("bm25",)}, "triples have no 'systems'"),
-        ({"triples": "a.tsv", "scores": Path("s.tsv")}, "texts have no ids to join 'scores' by"),
-        ({"collection": "pydoc", "systems": ("bm25",)}, "'systems' are those of a file of 'examples'"),
+        ({"triples": "a.tsv", "scores": Path("s.tsv")}, "texts have no ids to join 'expanded' or 'scores' by"),
     ],
 )
 def test_sources_that_contradict_themselves(source: dict[str, Any], message: str) -> None:
@@ -184,7 +177,7 @@ def test_scores_in_every_form(tmp_path: Path, form: str) -> None:
         ("scores.pkl.gz", "x", "loading a pickle can run code"),
         ("scores.tsv", "q1 d1\n", "scores.tsv:1: 2 columns; expected query, document, score, or the six columns"),
         ("scores.tsv", "q1 d1 inf\n", "scores.tsv:1: score 'inf' is not a finite number"),
-        ("scores.tsv", "q1 d1 1\nq1 d1 2\n", "query 'q1' and document 'd1' have two scores; keep one of them"),
+        ("scores.tsv", "q1 d1 1\nq1 d1 2\n", "a query and a document have two scores; keep one of them"),
         ("scores.tsv", "\n", "scores.tsv: no scores"),
         ("scores.parquet", "x", "scores.parquet: not readable as Parquet"),
     ],
@@ -202,6 +195,6 @@ def test_relevant_documents_without_a_score_are_left_out(
     scores = written(tmp_path / "scores.tsv", *(f"q{n}\td{n}\t1" for n in range(5)))
     loaded = load_source(Source(collection=str(tiny_collection), scores=scores), Negatives(kind="random"))
     assert len(loaded.examples) == 5
-    assert "left out 25 relevant documents without a teacher's score" in caplog.text
+    assert "left out 25 judgements without a teacher's score" in caplog.text
     counts = Counter(len(loaded.examples.get(0, rng(seed)).scores) for seed in range(5))
     assert counts == {2: 5}

@@ -247,5 +247,5 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
         load_source(source, Negatives(kind="none"), TextStores())
-    with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' by"):
+    with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' or 'scores' by"):
         load_source(Source(triples=toy / "texts.txt", expanded=file), Negatives())

@@ -1,100 +1,60 @@
-"""Triples of whole-number ids read in columns, compared with the same file read line by line."""
+"""Triples of whole-number ids are indexed in columns, and equal the same file read line by line."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from encoders.training import Negatives, Source
+from encoders.training import Negatives
+from encoders.training.data import files
 from encoders.training.data.files import ExampleFile
-from encoders.training.data.id_columns import read_columns
-from encoders.training.data.id_triples import IdTriples
-from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
+from encoders.training.data.id_triples import index_of
+from encoders.training.data.texts import TextStore, query_key, text_key
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 
 QUERIES = {str(7 * number): f"query {number % 9}" for number in range(12)} | {"1000": " "}
-DOCUMENTS = [Document(str(number), "" if number == 31 else f"text {number}") for number in range(40)]
+TEXTS = TextStore(Document(str(number), "" if number == 31 else f"text {number}") for number in range(40))
 RNG = np.random.default_rng(0)
 LINES = [(int(RNG.choice(list(map(int, QUERIES)))), *RNG.integers(0, 40, 2).tolist()) for _ in range(300)]
 
 
-def written(path: Path) -> Path:
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "triples.tsv"
     path.write_text("".join(f"{q}\t{p}\t{n}\n" for q, p, n in LINES), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("per_query", [0, 1])
-def test_columns_give_the_examples_of_the_lines(tmp_path: Path, per_query: int) -> None:
-    path, texts, settings = written(tmp_path / "triples.tsv"), TextStore(DOCUMENTS), Negatives(per_query=per_query)
-    columns = read_columns(path)
-    assert columns is not None
-    fast = IdTriples(path, settings, columns, QUERIES, texts)
-    slow = ExampleFile(path, settings, queries=QUERIES, texts=texts)
-    keys = [text_key("7"), text_key("21")]
-    words = [query_key("query 5")]
-    pairs = [(fast, slow), (fast.without(keys, words), slow.without(keys, words))]
-    pairs += [(fast.without(keys, ()).without((), words), slow.without(keys, words))]
-    for one, other in pairs:
+def test_columns_give_the_examples_of_the_lines(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = ExampleFile(path, Negatives(), queries=QUERIES, texts=TEXTS)
+    assert index_of(path, QUERIES, TEXTS) is not None
+    monkeypatch.setattr(files, "index_of", lambda *_: None)
+    slow = ExampleFile(path, Negatives(), queries=QUERIES, texts=TEXTS)
+    keys, words = {text_key("7"), text_key("21")}, {query_key("query 5")}
+    for one, other in ((fast, slow), (fast.without(keys, words), slow.without(keys, words))):
         assert [one.get(i, RNG) for i in range(len(one))] == [other.get(i, RNG) for i in range(len(other))]
-        assert sorted(one.query_keys()) == sorted(other.query_keys())
-        assert one.judged([text_key("14"), text_key("0")]) == other.judged([text_key("14"), text_key("0")])
-    assert 0 < len(pairs[1][0]) < len(fast) < len(LINES)
-    assert (fast.empty, fast.fingerprint) == (slow.empty, slow.fingerprint)
-    assert len({fast.fingerprint, *(one.fingerprint for one, _ in pairs[1:])}) == 3
-    assert [len(fast.drawing(Negatives(per_query=count)).get(0, RNG).negatives) for count in (0, 1)] == [0, 1]
-    for refused in (Negatives(per_query=2), Negatives(kind="bm25"), Negatives(margin=1.0)):
-        with pytest.raises(LearnedSparseError):
-            fast.drawing(refused)
+        assert one.query_keys() == other.query_keys()
+        assert one.judged({text_key("14"), text_key("0")}) == other.judged({text_key("14"), text_key("0")})
+        assert one.fingerprint == other.fingerprint
+    assert len(fast.without((), words)) > len(fast.without(keys, words))
+    assert 0 < len(fast.without(keys, words)) < len(fast) < len(LINES)
 
 
 @pytest.mark.parametrize("line", ["07\t1\t2", "7\t1 \t2", "7\t1\t2\r", "7\t1\t2\t3", "7\ta\t2", "", "-7\t1\t2", "7\t1"])
-def test_any_other_line_is_left_to_the_reader_of_lines(tmp_path: Path, line: str) -> None:
-    path = written(tmp_path / "triples.tsv")
-    assert read_columns(path) is not None
-    path.write_bytes(path.read_bytes() + f"{line}\n".encode() + b"7\t1\t2\n")
-    assert read_columns(path) is None
+def test_any_other_line_is_read_as_text_or_as_the_same_numbers(path: Path, line: str) -> None:
+    path.write_bytes(path.read_bytes() + f"{line}\n".encode() + b"7\t1\t2")
+    known = index_of(path, QUERIES, TEXTS)
+    if known is not None:
+        (offsets, keys), _ = known
+        with path.open("rb") as file:
+            file.seek(int(offsets[-1]))
+            assert (file.readline(), keys[-1]) == (b"7\t1\t2", text_key("7"))
 
 
-def test_processes_share_the_columns(tmp_path: Path) -> None:
-    path, calls = written(tmp_path / "triples.tsv"), []
-
-    def only_once(build: object) -> None:
-        calls.append(build)
-        if len(calls) == 1:
-            build()  # type: ignore[operator]
-
-    stores = TextStores(shared=tmp_path / "shared", if_main=only_once)
-    for _ in range(2):
-        columns, expected = stores.id_columns(path), read_columns(path)
-        assert columns is not None
-        assert expected is not None
-        pairs: list[tuple[Any, Any]] = list(zip(columns, expected, strict=True))
-        for one, two in pairs:
-            assert isinstance(one, np.memmap)
-            assert np.array_equal(one, two)
-    (tmp_path / "texts.tsv").write_text("a\tb\tc\n")
-    assert TextStores(shared=tmp_path / "other").id_columns(tmp_path / "texts.tsv") is None
-
-
-def test_a_source_of_whole_numbers_is_read_in_columns(tmp_path: Path, tiny_collection: Path) -> None:
-    """An id that is not in the collection is named, as for any file of ids."""
-    path = written(tmp_path / "triples.tsv")
-    (tmp_path / "corpus").mkdir()
-    for name, lines in {
-        "corpus.jsonl": [f'{{"_id": "{d.id}", "text": "{d.text}"}}' for d in DOCUMENTS],
-        "queries.jsonl": [f'{{"_id": "{id}", "text": "{text}"}}' for id, text in QUERIES.items()],
-    }.items():
-        (tmp_path / "corpus" / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (tmp_path / "corpus" / "qrels").mkdir()
-    qrels = "".join(f"{id}\t1\t1\n" for id in QUERIES)
-    (tmp_path / "corpus" / "qrels" / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}", encoding="utf-8")
-    examples = load_source(Source(collection=str(tmp_path / "corpus"), triples=path), Negatives()).examples
-    assert isinstance(examples, IdTriples)
+def test_unknown_ids_are_named(path: Path) -> None:
     path.write_text("7\t1\t99\n", encoding="utf-8")
     with pytest.raises(LearnedSparseError, match="document '99' is not in the collection"):
-        load_source(Source(collection=str(tmp_path / "corpus"), triples=path), Negatives())
+        ExampleFile(path, Negatives(), queries=QUERIES, texts=TEXTS)
