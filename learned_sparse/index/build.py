@@ -11,12 +11,14 @@ import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
+from learned_sparse.core.files import new_folder
 from learned_sparse.core.machine import processors
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import Document
@@ -27,7 +29,7 @@ from learned_sparse.jsonvector.manifest import STATISTICS
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines
 from learned_sparse.lucene.jvm import anserini_jar
 from learned_sparse.lucene.reader import read_contents
-from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, detach_thread
+from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, detach_thread, merge_indexes
 
 if TYPE_CHECKING:
     from learned_sparse.ray import Engine
@@ -84,8 +86,6 @@ def build_index(
                     vectors.files, folder, impact=impact, threads=threads, heap=heap, progress=bar.update
                 )
         else:
-            from learned_sparse.index.shards import index_shards
-
             read = index_shards(engine, vectors, folder, threads=threads, heap=heap)
         contents = read_contents(folder)
         if wrong := differing_totals(vectors, contents, read.total_impacts):
@@ -172,6 +172,33 @@ def index_directly(
         batches = _batches(lines, lambda line: len(line[2]))
         counts = in_threads(add, batches, threads or min(processors(), MAX_THREADS))
     return DirectCounts(*map(sum, zip(*counts, strict=True))) if counts else DirectCounts(0, 0, 0)
+
+
+def index_shards(
+    engine: Engine, vectors: VectorFiles, folder: Path, *, threads: int | None = None, heap: str | None = None
+) -> DirectCounts:
+    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns what was read.
+
+    All nodes share the file system of ``folder``. ``threads`` of each task default to its processors.
+    """
+    from learned_sparse.ray import Tasks
+
+    impact, shards = vectors.scoring == "impact", folder / "shards"
+    with Tasks(engine) as tasks:
+        threads = threads or min(int(tasks.default.cpus), MAX_THREADS)
+        size = -(-len(vectors.files) // tasks.workers)  # files of one encoding have equally many documents
+        groups = [vectors.files[start : start + size] for start in range(0, len(vectors.files), size)]
+        targets = [shards / str(number) for number in range(len(groups))]
+        arguments = [(files, target, impact, threads, heap) for files, target in zip(groups, targets, strict=True)]
+        counts = DirectCounts(*map(sum, zip(*tasks.map(_index_group, arguments, folder.name), strict=True)))
+        tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
+    shutil.rmtree(shards)
+    return counts
+
+
+def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> DirectCounts:
+    with new_folder(target, wait=True) as new:
+        return index_directly(files, new, impact=impact, threads=threads, heap=heap)
 
 
 def in_threads(
