@@ -29,10 +29,10 @@ from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.lucene.reader import document_frequencies, read_contents
 from learned_sparse.lucene.searchers import english_tokens
-from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
+from learned_sparse.search.engines import VectorSearcher, load_backend
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder
-from learned_sparse.search.searching import MaxP, add_bm25_options, bm25_parameters, open_searcher
+from learned_sparse.search.searching import BACKENDS, MaxP, add_bm25_options, bm25_parameters, open_searcher
 
 _ENCODED = 100  # queries whose encoding is timed
 EPILOG = """\
@@ -65,7 +65,6 @@ def main(argv: list[str] | None = None) -> int:
     options.backend = options.backend or ("lucene" if options.index else "exact")
     if options.backend == "lucene" and not options.index:
         raise LearnedSparseError("--backend lucene searches an index: give --index DIR")
-    seismic_settings(options)
     if options.set and not options.encoding:
         raise LearnedSparseError("--set is for the encoder that --encoding times")
     result = _measure(options)
@@ -137,7 +136,7 @@ def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearche
     vectors = encoded_files(options.vectors)
     if vectors.scoring != "impact":
         raise LearnedSparseError(f"{options.vectors[0]}: scored by BM25; give the index of these vectors: --index")
-    return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options, vectors.files)
+    return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options.backend, vectors.files)
 
 
 def _load_queries(options: argparse.Namespace, note: IndexNote, source: Path | None) -> Mapping[str, Any]:
@@ -319,7 +318,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
-    add_backend_options(add, default=None, about="searcher (default lucene with --index, exact with --vectors)")
+    add("--backend", choices=BACKENDS, help="searcher (default lucene with --index, exact with --vectors)")
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
     flops = "queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)"
     add("--flops-queries", type=Path, metavar="DIR|FILE", help=flops)

@@ -30,10 +30,15 @@ ROW_GROUP = 10_000
 
 def export_seismic(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
     """Write ``documents.jsonl`` and ``ids.txt``."""
-    if long := [term for term in documents.terms if len(term) > SEISMIC_TERM]:
-        raise LearnedSparseError(f"the term {long[0]!r} has more than {SEISMIC_TERM} characters; Seismic would cut it")
+    check_seismic_terms(documents.terms)
     _write_seismic(documents, folder / "documents.jsonl", folder / "ids.txt")
     return {"index": "SeismicIndexLV" if len(documents.terms) > SEISMIC_DIMENSIONS else "SeismicIndex"}
+
+
+def check_seismic_terms(terms: Iterable[str]) -> None:
+    """Raise if Seismic would cut one of ``terms``."""
+    if long := next((term for term in terms if len(term) > SEISMIC_TERM), None):
+        raise LearnedSparseError(f"the term {long!r} has more than {SEISMIC_TERM} characters; Seismic would cut it")
 
 
 def seismic_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:  # noqa: ARG001

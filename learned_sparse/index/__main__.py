@@ -30,7 +30,7 @@ examples:
   python -m learned_sparse.index --input FOLDER --quantize VECTORS --index INDEX      ... with float weights
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
   python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents of an existing index
-For options of Anserini, such as --storeRaw: python -m learned_sparse.pyserini index.lucene
+For options of Anserini, such as --storeRaw and --storeDocvectors: python -m learned_sparse.pyserini index.lucene
 """
 MAX_SHOWN = 10
 """Differences that ``--verify`` prints."""
@@ -67,7 +67,6 @@ def parser() -> CommandParser:
     add("--threads", type=positive, help="default: one for each processor, for vectors at most 4")
     add("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     add("--overwrite", action="store_true", help="replace an existing index")
-    add("--storeDocvectors", action="store_true", help="store term vectors, for feedback with stock Pyserini (--rm3)")
     add_engine_options(parser)
     return parser
 
@@ -78,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     bm25, engine, quantizes = options.bm25, Engine.from_options(options), options.quantize
     model, scales = "bm25" if bm25 else options.model, options.bits or options.quantization_factor is not None
     refuse(
-        (bm25 and (options.model or options.storeDocvectors), "--bm25 takes neither --model nor --storeDocvectors"),
+        (bm25 and options.model, "--bm25 takes no --model"),
         (bm25 and len(options.input or ()) > 1, "--bm25 takes one --input: a file or a folder of documents"),
         (options.on_bad_line and not bm25, "--on-bad-line is for the text of --bm25; bad vectors are always errors"),
         (quantizes and not options.input, "--quantize needs --input"),
@@ -132,7 +131,6 @@ def _vectors(options: argparse.Namespace, vectors: VectorFiles, index: Path, eng
         vectors,
         index,
         threads=options.threads,
-        term_vectors=options.storeDocvectors,
         overwrite=options.overwrite,
         heap=options.heap,
         engine=engine,

@@ -1,24 +1,35 @@
-"""Build an index of vectors or of plain text, and compare its counts with the input before it appears."""
+"""Build an index of vectors or of plain text, and compare its counts with the input before it appears.
+
+Vector files are written into Lucene directly: each impact as one number, without the repeated words of Anserini.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
-from collections.abc import Generator, Iterable, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
+from learned_sparse.core.files import new_folder
 from learned_sparse.core.machine import processors
+from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import Document
 from learned_sparse.core.terms import unfit_id_reason
-from learned_sparse.index.direct import BATCH_DOCUMENTS, DirectCounts, in_threads, index_directly
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.index.vectors import VectorFiles, differing_totals, open_vectors
 from learned_sparse.jsonvector.manifest import STATISTICS
+from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines
 from learned_sparse.lucene.jvm import anserini_jar
 from learned_sparse.lucene.reader import read_contents
-from learned_sparse.lucene.writer import LuceneWriter
+from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, detach_thread, merge_indexes
 
 if TYPE_CHECKING:
     from learned_sparse.ray import Engine
@@ -27,6 +38,23 @@ logger = logging.getLogger(__name__)
 
 BLANK = "".join(map(chr, range(33)))
 """White space of Java's ``String.trim``, by which Anserini decides that a text is empty."""
+BATCH_DOCUMENTS = 100
+"""Maximum number of documents in one call into Java."""
+BATCH_BYTES = 2**20
+MAX_THREADS = 4
+"""Default maximum for vectors. More do not help: parsing holds Python's lock and is half of the work."""
+Line = tuple[Path, int, bytes]
+"""File, line number (from 1) and content of a line."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class DirectCounts(NamedTuple):
+    """Numbers of documents, postings and impacts that were read and given to Lucene."""
+
+    documents: int
+    postings: int
+    total_impacts: int
 
 
 def build_index(
@@ -34,7 +62,6 @@ def build_index(
     index: str | Path,
     *,
     threads: int | None = None,
-    term_vectors: bool = False,
     overwrite: bool = False,
     heap: str | None = None,
     engine: Engine | None = None,
@@ -42,25 +69,24 @@ def build_index(
     """Index ``vectors`` into the folder ``index``, which appears only if its counts equal those of the files.
 
     ``vectors`` are a folder written by learned_sparse.encode, all its shards, or folders of JsonVectorCollection files.
-    ``threads`` defaults to one for each processor, at most 4. ``term_vectors`` are stored for stock Pyserini's feedback
-    (``--rm3``). ``heap`` (``"4g"``) limits the memory of Java. With an ``engine``, each of its workers indexes some of
-    the files, and the indexes are merged. Returns the note that is saved in the index.
+    ``threads`` defaults to one for each processor, at most 4. ``heap`` (``"4g"``) limits the memory of Java. With an
+    ``engine``, each of its workers indexes some of the files, and the indexes are merged. Returns the note that is
+    saved in the index.
     """
     vectors, index = open_vectors(vectors), Path(index)
     if not sum(vectors.documents):
         raise LearnedSparseError("no documents to index; encode a collection first")
-    impact = vectors.scoring == "impact"
     with new_index(index, overwrite=overwrite) as folder:
         documents, files = counted(sum(vectors.documents), "document"), counted(len(vectors.files), "file")
         logger.info("indexing %s of %s", documents, files)
-        how: dict[str, Any] = {"term_vectors": term_vectors, "threads": threads, "heap": heap}
         if engine is None:
             with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
-                read = index_directly(vectors.files, folder, impact=impact, progress=bar.update, **how)
+                impact = vectors.scoring == "impact"
+                read = index_directly(
+                    vectors.files, folder, impact=impact, threads=threads, heap=heap, progress=bar.update
+                )
         else:
-            from learned_sparse.index.shards import index_shards
-
-            read = index_shards(engine, vectors, folder, **how)
+            read = index_shards(engine, vectors, folder, threads=threads, heap=heap)
         contents = read_contents(folder)
         if wrong := differing_totals(vectors, contents, read.total_impacts):
             raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; make the index again")
@@ -86,15 +112,27 @@ def build_bm25_index(
 
     As in Anserini, documents without text are not in the index. Their number is logged, and kept in the note.
     """
+    empty = 0
+
+    def with_text() -> Generator[Document, None, None]:
+        nonlocal empty
+        for document in documents:
+            if reason := unfit_id_reason(document.id):
+                raise LearnedSparseError(f"{reason}; rename the document")
+            if document.text.strip(BLANK):
+                yield document
+            else:
+                empty += 1
+
     with new_index(index, overwrite=overwrite) as folder:
-        empty: list[str] = []
         with LuceneWriter(folder, impact=False, text=True, heap=heap) as writer:
 
-            def add(batch: list[Document]) -> DirectCounts:
+            def add(batch: list[Document]) -> int:
                 writer.add([document.id for document in batch], [document.text for document in batch])
-                return DirectCounts(len(batch))
+                return len(batch)
 
-            given = in_threads(add, _batches(documents, empty), threads or processors()).documents
+            batches = _batches(with_text(), lambda document: len(document.text))
+            given = sum(in_threads(add, batches, threads or processors()))
         if not given and not empty:
             raise LearnedSparseError("no documents to index")
         contents = read_contents(folder)
@@ -103,23 +141,164 @@ def build_bm25_index(
         if contents.distinct_ids != contents.documents:
             raise LearnedSparseError(f"{index}: {contents.documents - contents.distinct_ids:,} documents repeat an id")
         if empty:
-            logger.info("%s without text: not in the index", counted(len(empty), "document"))
-        facts = {"anserini": anserini_jar().name, "documents": contents.documents, "empty": len(empty)}
+            logger.info("%s without text: not in the index", counted(empty, "document"))
+        facts = {"anserini": anserini_jar().name, "documents": contents.documents, "empty": empty}
         IndexNote("bm25-text", (), facts).save(folder)
     return contents.documents
 
 
-def _batches(documents: Iterable[Document], empty: list[str]) -> Generator[list[Document], None, None]:
-    """``documents`` in lists of at most ``BATCH_DOCUMENTS``; ids of documents without text are added to ``empty``."""
-    batch: list[Document] = []
-    for document in documents:
-        if reason := unfit_id_reason(document.id):
-            raise LearnedSparseError(f"{reason}; rename the document")
-        if not document.text.strip(BLANK):
-            empty.append(document.id)
-            continue
-        batch.append(document)
-        if len(batch) == BATCH_DOCUMENTS:
+def index_directly(
+    files: Iterable[Path],
+    index: Path,
+    *,
+    impact: bool = True,
+    threads: int | None = None,
+    heap: str | None = None,
+    progress: Callable[[int], object] = lambda _: None,
+) -> DirectCounts:
+    """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
+
+    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``progress``
+    is called with a number of indexed documents. ``LearnedSparseError`` names file and line of a document that cannot
+    be indexed; the index is empty then.
+    """
+    with LuceneWriter(index, impact=impact, heap=heap) as writer:
+
+        def add(batch: list[Line]) -> DirectCounts:
+            progress(len(batch))
+            return _add(writer, batch)
+
+        lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
+        batches = _batches(lines, lambda line: len(line[2]))
+        counts = in_threads(add, batches, threads or min(processors(), MAX_THREADS))
+    return DirectCounts(*map(sum, zip(*counts, strict=True))) if counts else DirectCounts(0, 0, 0)
+
+
+def index_shards(
+    engine: Engine, vectors: VectorFiles, folder: Path, *, threads: int | None = None, heap: str | None = None
+) -> DirectCounts:
+    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns what was read.
+
+    All nodes share the file system of ``folder``. ``threads`` of each task default to its processors.
+    """
+    from learned_sparse.ray import Tasks
+
+    impact, shards = vectors.scoring == "impact", folder / "shards"
+    with Tasks(engine) as tasks:
+        threads = threads or min(int(tasks.default.cpus), MAX_THREADS)
+        size = -(-len(vectors.files) // tasks.workers)  # files of one encoding have equally many documents
+        groups = [vectors.files[start : start + size] for start in range(0, len(vectors.files), size)]
+        targets = [shards / str(number) for number in range(len(groups))]
+        arguments = [(files, target, impact, threads, heap) for files, target in zip(groups, targets, strict=True)]
+        counts = DirectCounts(*map(sum, zip(*tasks.map(_index_group, arguments, folder.name), strict=True)))
+        tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
+    shutil.rmtree(shards)
+    return counts
+
+
+def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> DirectCounts:
+    with new_folder(target, wait=True) as new:
+        return index_directly(files, new, impact=impact, threads=threads, heap=heap)
+
+
+def in_threads(
+    add: Callable[[list[Item]], Result], batches: Generator[list[Item], None, None], threads: int
+) -> list[Result]:
+    """Results of ``add`` for all ``batches``, which one thread at a time draws; the first error stops all threads."""
+    lock, stopped = threading.Lock(), threading.Event()
+    results: list[Result] = []
+
+    def work() -> None:
+        try:
+            while not stopped.is_set():
+                with lock:
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                results.append(add(batch))
+        finally:
+            stopped.set()  # after the last batch, or an error
+            detach_thread()
+
+    with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:
+        try:
+            for worker in [pool.submit(work) for _ in range(threads)]:
+                worker.result()
+        finally:
+            stopped.set()
+    return results
+
+
+def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator[list[Item], None, None]:
+    """``items`` in lists of at most ``BATCH_DOCUMENTS``, which end when they reach ``BATCH_BYTES``."""
+    batch, size = list[Item](), 0
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
+        if len(batch) == BATCH_DOCUMENTS or size >= BATCH_BYTES:
             yield batch
-            batch = []
-    yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
+    ids: list[str] = []
+    contents: list[str] = []
+    postings = total_impacts = 0
+    for file, number, line in batch:
+        try:
+            document = orjson.loads(line)
+            vector = document["vector"]
+            total = sum(vector.values())
+            if total > MAX_IMPACT:
+                raise BadLineError(
+                    f"the impacts of {document['id']!r} add up to {total:,}, more than the {MAX_IMPACT:,} that Lucene "
+                    "holds for a document; quantise with a smaller factor or fewer bits"
+                )
+            contents.append(delimited(vector))
+            ids.append(str(document["id"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = str(error) if isinstance(error, BadLineError) else _problem(line) or str(error)
+            raise LearnedSparseError(f"{file}:{number}: {reason}") from error
+        postings += len(vector)
+        total_impacts += total
+    try:
+        writer.add(ids, contents)
+    except LearnedSparseError:  # Lucene rejects a batch as a whole
+        for file, number, line in batch:
+            if problem := _problem(line):
+                raise LearnedSparseError(f"{file}:{number}: {problem}") from None
+        raise
+    return DirectCounts(len(ids), postings, total_impacts)
+
+
+def delimited(vector: dict[str, int]) -> str:
+    r"""Terms and impacts in the form that Lucene's filter reads; ``BadLineError`` if the form cannot hold them.
+
+    The JSON of a vector without special characters differs in three characters only, and rewriting it takes half the
+    time of a loop.
+
+    >>> delimited({"hives": 3, "##ing": 200})
+    'hives\x013 ##ing\x01200'
+    >>> delimited({'"': 1, ":": 2})
+    '"\x011 :\x012'
+    """
+    text = orjson.dumps(vector)
+    # A term ends at ": and the next begins after ," unless a term begins with a colon or needs a backslash in JSON.
+    if b"\\" not in text and b',":' not in text and text[:3] != b'{":' and len(text) > 2:
+        return text[2:-1].replace(b'":', b"\x01").replace(b',"', b" ").decode()
+    if not vector:
+        raise BadLineError("the vector is empty")
+    if any(DELIMITER in term for term in vector):
+        raise BadLineError(f"a term holds the character {DELIMITER!r}; rename the term")
+    return " ".join([f"{term}{DELIMITER}{impact}" for term, impact in vector.items()])
+
+
+def _problem(line: bytes) -> str:
+    """What the strict reader reports about a line; empty if it accepts the line."""
+    try:
+        LineReader().parse(line)
+    except BadLineError as error:
+        return str(error)
+    return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,14 +21,12 @@ from learned_sparse.encode.bm25 import AnalyzedText
 from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.index.note import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
-from learned_sparse.jsonvector.manifest import EXACT_FLOATS, Manifest, as_text, differences
+from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint
 from learned_sparse.search.searching import MaxP
 
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
-ROUNDING = 1e-5
-"""Relative difference between a sum of 32-bit floats and Lucene's."""
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -147,12 +144,6 @@ class IndexInspector:
         notes = [] if best == id else [f"the best of the {len(postings)} segments of {id}"]
         view = self._document(best, postings[best], notes, products)
         score = explain_score(query_view, view, products, scores[best])
-        exact = self.note.scoring == "impact" and score.total <= EXACT_FLOATS  # else 32-bit floats are rounded
-        if not math.isclose(score.total, score.lucene, rel_tol=0.0 if exact else ROUNDING):
-            raise LearnedSparseError(
-                f"{self.index}: {best!r}: the terms add up to {score.total}, Lucene scores {score.lucene}: postings "
-                "and scores of the index disagree; index again with learned_sparse.index --overwrite"
-            )
         return Inspection(model=self.model, index=str(self.index), query=query_view, document=view, score=score)
 
     def _postings(self, id: str) -> dict[str, dict[str, int]]:

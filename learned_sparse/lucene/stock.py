@@ -11,7 +11,6 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.lucene.jvm import lucene_calls, start_jvm
-from learned_sparse.lucene.reader import newer_lucene
 
 
 def allow_clauses(count: int) -> None:
@@ -28,8 +27,6 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
     A message given to ``sys.exit`` goes to standard error with status 1, as in Python itself.
     """
     start_jvm()
-    from jnius import JavaException
-
     module = f"pyserini.{module.removeprefix('pyserini.')}"
     before = sys.argv
     sys.argv = [module, *arguments]
@@ -45,10 +42,6 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
             raise LearnedSparseError(
                 f"Pyserini has no command {module}; for instance search.lucene or index.lucene"
             ) from None
-        raise
-    except JavaException as error:
-        if reason := newer_lucene(error):
-            raise LearnedSparseError(f"{module}: the index was {reason}") from None
         raise
     finally:
         sys.argv = before

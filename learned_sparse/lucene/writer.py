@@ -9,14 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene.jvm import HEAP_VARIABLE, lucene_calls, start_jvm
+from learned_sparse.lucene.jvm import BM25_SIMILARITY, HEAP_VARIABLE, IMPACT_SIMILARITY, lucene_calls, start_jvm
 
 DELIMITER = "\x01"
 """Character between a term and its impact. No tokenizer makes terms with it, and Java holds it in one byte."""
 MAX_BUFFER_MB = 512
 """Postings (MB) that Lucene collects before it writes a segment; at most a quarter of the heap."""
 _MAX_TOKEN_LENGTH = 1_024  # of a term, the delimiter and the impact; Lucene's default of 255 would split long terms
-_OUT_OF_MEMORY = "OutOfMemoryError"
 
 
 class LuceneWriter:
@@ -25,9 +24,7 @@ class LuceneWriter:
     Several threads may call ``add`` at the same time; each calls ``detach_thread`` when it ends.
     """
 
-    def __init__(
-        self, index: Path, *, impact: bool, text: bool = False, term_vectors: bool = False, heap: str | None = None
-    ) -> None:
+    def __init__(self, index: Path, *, impact: bool, text: bool = False, heap: str | None = None) -> None:
         """``impact``: documents are scored by dot products; else by BM25, and the index holds document lengths.
 
         ``text``: contents are text for Anserini's English analyzer; else terms with impacts. ``heap`` limits the memory
@@ -43,12 +40,20 @@ class LuceneWriter:
         self._index, self._calls, self._java_exception = index, lucene_calls(), JavaException
         self._field_type = autoclass("org.apache.lucene.document.FieldType")()
         self._field_type.setIndexOptions(autoclass("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
-        self._field_type.setStoreTermVectors(term_vectors)
         self._field_type.freeze()
         directory = autoclass("org.apache.lucene.store.FSDirectory").open(
             autoclass("java.nio.file.Paths").get(str(index.resolve()))
         )
-        self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact, text))
+        similarity = IMPACT_SIMILARITY if impact else BM25_SIMILARITY
+        builder = autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
+        builder.withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
+        analyzer = builder.addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER).build()
+        config = autoclass("org.apache.lucene.index.IndexWriterConfig")(english_analyzer() if text else analyzer)
+        config.setSimilarity(autoclass(similarity)())
+        config.setUseCompoundFile(False)
+        heap_mb = int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
+        config.setRAMBufferSizeMB(min(MAX_BUFFER_MB, heap_mb / 4))
+        self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, config)
 
     def add(self, ids: Sequence[str], contents: Sequence[str]) -> None:
         """Index documents in their order; other Python threads run meanwhile.
@@ -59,12 +64,14 @@ class LuceneWriter:
         try:
             problem = self._calls.add(self._writer, self._field_type, list(ids), list(contents))
         except self._java_exception as error:  # raised while pyjnius makes the strings
-            problem = _OUT_OF_MEMORY if _OUT_OF_MEMORY in str(error.classname) else str(error)
-        self._check(problem)
+            problem = f"{error.classname}: {error}"
+        if problem is not None:
+            raise self._error(problem)
 
     def add_indexes(self, indexes: Sequence[Path]) -> None:
         """Copy whole indexes of the same fields, in their order. Memory does not grow with their size."""
-        self._check(self._calls.addIndexes(self._writer, [str(index.resolve()) for index in indexes]))
+        if problem := self._calls.addIndexes(self._writer, [str(index.resolve()) for index in indexes]):
+            raise self._error(problem)
 
     def __enter__(self) -> LuceneWriter:
         return self
@@ -73,16 +80,15 @@ class LuceneWriter:
         problem = self._calls.close(self._writer, kind is None)
         if kind is None and problem:
             self._calls.close(self._writer, False)
-            self._check(problem)
+            raise self._error(problem)
 
-    def _check(self, problem: str | None) -> None:
-        if problem == _OUT_OF_MEMORY:
-            raise LearnedSparseError(
+    def _error(self, problem: str) -> LearnedSparseError:
+        if "OutOfMemoryError" in problem:
+            return LearnedSparseError(
                 f"Java ran out of memory; give it more with --heap, such as --heap 4g (or ${HEAP_VARIABLE})"
             )
-        if problem is not None:
-            full = "; free disk space" if re.search("No space left|File too large|quota", problem) else ""
-            raise LearnedSparseError(f"{self._index}: Lucene: {problem}{full}")
+        full = "; free disk space" if re.search("No space left|File too large|quota", problem) else ""
+        return LearnedSparseError(f"{self._index}: Lucene: {problem}{full}")
 
 
 def merge_indexes(indexes: Sequence[Path], index: Path, *, impact: bool, heap: str | None = None) -> None:
@@ -96,23 +102,6 @@ def detach_thread() -> None:
     import jnius
 
     jnius.detach()
-
-
-def _config(impact: bool, text: bool) -> Any:
-    from jnius import autoclass
-
-    similarity = "org.apache.lucene.search.similarities.BM25Similarity"
-    if impact:
-        similarity = "io.anserini.search.similarity.ImpactSimilarity"
-    heap_mb = int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
-    builder = autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
-    builder.withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
-    impact_analyzer = builder.addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER).build()
-    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(english_analyzer() if text else impact_analyzer)
-    config.setSimilarity(autoclass(similarity)())
-    config.setUseCompoundFile(False)
-    config.setRAMBufferSizeMB(min(MAX_BUFFER_MB, heap_mb / 4))
-    return config
 
 
 def english_analyzer() -> Any:

@@ -17,9 +17,9 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
-from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
+    BACKENDS,
     CHUNK_SIZE,
     Hits,
     MaxP,
@@ -32,6 +32,7 @@ from learned_sparse.search.searching import (
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection
+    from learned_sparse.search.engines import VectorSearcher
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ def parser() -> CommandParser:
     kind("--model", metavar="NAME", help="model whose index of --collection is in the home folder")
     kind("--bm25", action="store_true", help="search the index of plain text of --collection")
     add = where.add_argument
-    add_backend_options(add)
+    add("--backend", choices=BACKENDS, default="lucene", help="searcher (default %(default)s)")
     add("--checkpoint", metavar="DIR", help="encoder of the queries (default: the one recorded in the index)")
     add("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
@@ -158,7 +159,6 @@ def parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise for options that belong to another option."""
-    seismic_settings(options)
     bm25_parameters(options)
     lucene, encoded, factor = options.backend == "lucene", options.query_vectors, options.quantization_factor
     encoding = [name for name in ("checkpoint", "device", "set", "bm25") if getattr(options, name)]
@@ -187,7 +187,9 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
     """The index and its note, or the first folder of vectors with a note of its manifests and a searcher of vectors."""
     if options.backend != "lucene":
         folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
-        searcher = load_backend(options, folders)
+        from learned_sparse.search.engines import load_backend
+
+        searcher = load_backend(options.backend, folders)
         encoded = [Manifest.load(folder) for folder in folders if (folder / MANIFEST).is_file()]
         return folders[0], IndexNote("impact", tuple(encoded), {}), searcher
     index: Path = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import importlib
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +18,6 @@ import numpy as np
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.settings import positive
 from learned_sparse.search.exact_searcher import ExactSearcher
 
 Queries = Mapping[str, Mapping[str, int]]
@@ -27,22 +25,16 @@ Hits = list[tuple[str, float]]
 ENCODING, ALGORITHM = "block_simdbp", "maxscore"
 """MaxScore is the faster algorithm for learned weights (Mackenzie, Trotman, Lin, "Wacky Weights in Learned Sparse
 Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
-PISA_QUERY = 2**22
-"""Largest sum of the impacts of a query for PISA; with larger sums, scores are not exact in 32-bit floats either."""
 MAX_TERM = 100
 SEISMIC_TEXT = f"U{MAX_TERM}"
 """``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
-QUERY_CUT, HEAP_FACTOR = 20, 0.7
+SEISMIC_SEARCH = {"query_cut": 20, "heap_factor": 0.7}
 """Terms of a query that Seismic searches, and its threshold for skipping blocks: higher cuts and lower factors are
 slower and find more."""
 
 
 class VectorSearcher(Protocol):
     """A searcher of vectors in memory: ``ExactSearcher``, ``PisaSearcher`` or ``SeismicSearcher``."""
-
-    def __len__(self) -> int:
-        """Number of documents."""
-        ...
 
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> Mapping[str, Sequence[Any]]:
         """``{query id: [(document id, score), ...]}``, best first, ties by id."""
@@ -77,22 +69,12 @@ class PisaSearcher:
                 self._context, self._folder.name, ENCODING, "quantized", "", quantize=0, stop_fname=""
             )
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return self._size
-
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """The ``k`` best documents with a positive score of each query."""
         k = min(k, self._size)
         size, names = len(queries) * k, list(queries)
         rows, ranks = np.empty(size, np.int32), np.empty(size, np.int32)
         ids, scores = np.empty(size, object), np.empty(size, np.float32)
-        for name, query in queries.items():  # PISA repeats each term as often as its weight says
-            if (total := sum(query.values())) > PISA_QUERY:
-                raise LearnedSparseError(
-                    f"query {name!r}: its impacts add up to {total:,}, and PISA takes memory for each; at most "
-                    f"{PISA_QUERY:,}: quantise with a smaller factor, or use --backend exact"
-                )
         weights = [
             {self._number_of[term]: float(impact) for term, impact in query.items() if term in self._number_of}
             for query in queries.values()
@@ -114,11 +96,9 @@ class SeismicSearcher:
     not tuned to the vectors.
     """
 
-    def __init__(
-        self, ids: Sequence[str], impacts: SparseBatch, *, query_cut: int = QUERY_CUT, heap_factor: float = HEAP_FACTOR
-    ) -> None:
+    def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
-        from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST
+        from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, check_seismic_terms
 
         seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
         if impacts.values.max(initial=0) > SEISMIC_LARGEST:
@@ -126,8 +106,7 @@ class SeismicSearcher:
                 f"the largest impact is {impacts.values.max():,}; Seismic holds 16-bit floats, exact up to "
                 f"{SEISMIC_LARGEST:,}: encode with --bits 11 or fewer"
             )
-        if long := [term for term in impacts.terms if len(term) > MAX_TERM]:
-            raise LearnedSparseError(f"the term {long[0]!r} has more than {MAX_TERM} characters; Seismic would cut it")
+        check_seismic_terms(impacts.terms)
         large = len(impacts.terms) > SEISMIC_DIMENSIONS
         dataset = seismic.SeismicDatasetLV() if large else seismic.SeismicDataset()
         terms = np.array(impacts.terms, SEISMIC_TEXT)
@@ -135,13 +114,9 @@ class SeismicSearcher:
             values = impacts.values[start:end].astype(np.float32)
             dataset.add_document(str(row), terms[impacts.indices[start:end]], values)
         index = seismic.SeismicIndexLV if large else seismic.SeismicIndex
-        self._ids, self._settings = ids, {"query_cut": query_cut, "heap_factor": heap_factor}
+        self._ids = ids
         with _quiet():
             self._index = index.build_from_dataset(dataset, num_threads=processors())
-
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._ids)
 
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """At most ``k`` documents with a positive score of each query."""
@@ -152,10 +127,10 @@ class SeismicSearcher:
         numbers = np.array([str(number) for number in range(len(queries))], SEISMIC_TEXT)
         if threads == 1:  # a pool of threads takes longer than a query
             rows = [
-                self._index.search(*query, k=k, **self._settings) for query in zip(numbers, texts, weights, strict=True)
+                self._index.search(*query, k=k, **SEISMIC_SEARCH) for query in zip(numbers, texts, weights, strict=True)
             ]
         else:  # in any order
-            rows = self._index.batch_search(numbers, texts, weights, k=k, num_threads=threads, **self._settings)
+            rows = self._index.batch_search(numbers, texts, weights, k=k, num_threads=threads, **SEISMIC_SEARCH)
         names = list(queries)
         hits: dict[str, Hits] = {name: [] for name in names}
         for number, score, row in itertools.chain.from_iterable(rows):
@@ -164,42 +139,13 @@ class SeismicSearcher:
         return {name: sorted(of_query, key=lambda hit: (-hit[1], hit[0])) for name, of_query in hits.items()}
 
 
-BACKENDS: dict[str, Any] = {"exact": ExactSearcher, "pisa": PisaSearcher, "seismic": SeismicSearcher}
-"""Classes of searchers of vectors in memory, by the name of ``--backend``."""
-
-
-def add_backend_options(
-    add: Callable[..., Any], default: str | None = "lucene", about: str = "searcher (default %(default)s)"
-) -> None:
-    """Add ``--backend`` and the settings of Seismic, for ``load_backend``."""
-    add("--backend", choices=["lucene", *BACKENDS], default=default, help=about)
-    add(
-        "--query-cut", type=positive, metavar="N",
-        help=f"with --backend seismic: terms of a query that are searched (default {QUERY_CUT})",
-    )  # fmt: skip
-    add(
-        "--heap-factor", type=float, metavar="X",
-        help=f"with --backend seismic: lower finds more and takes longer (default {HEAP_FACTOR})",
-    )  # fmt: skip
-
-
-def load_backend(options: argparse.Namespace, folders: Sequence[Path]) -> VectorSearcher:
+def load_backend(backend: str, folders: Sequence[str | Path]) -> VectorSearcher:
     """The searcher of ``--backend``, other than lucene, over all ``folders``."""
     from learned_sparse.jsonvector.reader import load_vectors
 
-    searcher: VectorSearcher = BACKENDS[options.backend](*load_vectors(folders), **seismic_settings(options))
+    searchers: dict[str, Any] = {"exact": ExactSearcher, "pisa": PisaSearcher, "seismic": SeismicSearcher}
+    searcher: VectorSearcher = searchers[backend](*load_vectors(folders))
     return searcher
-
-
-def seismic_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The given ones of ``--query-cut`` and ``--heap-factor``; an error with another backend than seismic."""
-    settings = {name: getattr(options, name) for name in ("query_cut", "heap_factor")}
-    given = {name: value for name, value in settings.items() if value is not None}
-    if given and options.backend != "seismic":
-        raise LearnedSparseError("--query-cut and --heap-factor are settings of --backend seismic")
-    if not 0 < given.get("heap_factor", 1.0) <= 1:
-        raise LearnedSparseError(f"--heap-factor {given['heap_factor']}: give a number above 0 and at most 1")
-    return given
 
 
 @contextlib.contextmanager

@@ -8,20 +8,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index.note import IndexNote
-from learned_sparse.search.engines import VectorSearcher
 
-Rows = Sequence[Mapping[str, int]] | None
-"""Impacts of each query; None where plain text is searched."""
+if TYPE_CHECKING:
+    from learned_sparse.search.engines import VectorSearcher
+
 Hits = Sequence[tuple[str, float]]
 """``(document id, score)``, best first, ties by id."""
 BatchSearch = Callable[[Mapping[str, Any], int, int], Mapping[str, Hits]]
 """``(queries by id, k, threads)`` to the ``k`` best hits of each; a query is ``{term: impact}`` or, for text, a str."""
 
+BACKENDS = ("lucene", "exact", "pisa", "seismic")
+"""Searchers of ``--backend``; all but lucene hold vectors in memory (``engines.load_backend``)."""
 SEGMENTS_PER_DOCUMENT = 10
 """Segments requested per document in the first search of an index of segments."""
 CHUNK_SIZE = 256

@@ -81,14 +81,6 @@ class MeasureRequest(_Request):
     """None: the mean over all judged queries."""
 
 
-class Problem(BaseModel):
-    """Why a request was refused, in one line."""
-
-    error: str
-    error_type: str
-    """As in text-embeddings-inference."""
-
-
 def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
     """The application over ``content``; ``hosts`` as in ``Guard``."""
     app = FastAPI(
@@ -97,7 +89,6 @@ def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard
         summary="Search, compare and explain learned sparse indexes",
         docs_url=None,  # FastAPI's pages load scripts from another machine
         redoc_url=None,
-        responses={"4XX": {"model": Problem}},
     )
     if content.systems:
         _add_routes(app, content)
@@ -181,8 +172,8 @@ def _search(content: Content, request: SearchRequest) -> dict[str, Any]:
     grades = judged.grades(id) if judged else {}
     results = {system.name: system.search({"": request.query}, 1 + max(request.hits, RANK_DEPTH)) for system in systems}
     hits = {
-        name: [hit for hit in of.hits[""] if not (judged and judged.remove_query and hit[0] == id)]
-        for name, of in results.items()
+        name: [hit for hit in found[""] if not (judged and judged.remove_query and hit[0] == id)]
+        for name, (found, _, _) in results.items()
     }
     ranks = {
         name: {document: rank for rank, (document, _) in enumerate(of[:RANK_DEPTH], start=1)}
@@ -201,10 +192,10 @@ def _search(content: Content, request: SearchRequest) -> dict[str, Any]:
 
     rankings = [
         {
-            "system": name, "encode_ms": of.encode_ms, "search_ms": of.search_ms,
+            "system": name, "encode_ms": encode_ms, "search_ms": search_ms,
             "hits": [hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
         }
-        for name, of in results.items()
+        for name, (_, encode_ms, search_ms) in results.items()
     ]  # fmt: skip
     relevant = [
         {"id": document, "grade": grade, "ranks": ranks_of(document)}

@@ -20,10 +20,8 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import Document
 from learned_sparse.encode.hybrid import load_encoder
-from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.inspect.explanation import Inspection, TextView
 from learned_sparse.inspect.inspection import IndexInspector
-from learned_sparse.jsonvector.queries import topic_text
 from learned_sparse.search.searching import MaxP
 
 DEPTH = 1000
@@ -38,17 +36,6 @@ class UnknownNameError(LearnedSparseError):
     """A system or a query that does not exist."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
-    """The hits of queries, and how long the search took."""
-
-    hits: Mapping[str, Sequence[tuple[str, float]]]
-    """``(document id, score)`` by query id, best first."""
-    encode_ms: float | None
-    """Milliseconds for encoding the queries; None for plain text, which Lucene analyses while it searches."""
-    search_ms: float
-
-
 class System:
     """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
 
@@ -58,23 +45,25 @@ class System:
         self.searcher = inspector.searcher
         self.encoder = inspector.encoder
         """The encoder of one side of the model."""
-        self._identity, self._inspector, self._maxp = _identity(index), inspector, MaxP.from_note(inspector.note)
+        self._inspector, self._maxp = inspector, MaxP.from_note(inspector.note)
         inspector.query_encoder()
 
-    def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> Results:
-        """The ``k`` best documents of each of ``{query id: text}``."""
-        rows: Mapping[str, Any] = queries
+    def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> tuple[Any, float | None, float]:
+        """The ``k`` best documents of each of ``{query id: text}``, and the times of encoding and of searching (ms).
+
+        The first time is None for plain text, which Lucene analyses while it searches.
+        """
+        rows, encode_ms = dict[str, Any](queries), None
         with _java_thread():
             started = time.perf_counter()
             if self.scoring != "bm25-text":
                 encoded = self._inspector.query_encoder().encode_batch(list(queries.values()))
-                rows = dict(zip(queries, map(topic_text, encoded) if self.scoring == "bm25" else encoded, strict=True))
-            between = time.perf_counter()
+                rows = dict(zip(queries, encoded, strict=True))
+                encode_ms = 1000 * (time.perf_counter() - started)
+            started = time.perf_counter()
             search: Any = self.searcher.search_batch
             hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
-            ended = time.perf_counter()
-        encode_ms = None if self.scoring == "bm25-text" else 1000 * (between - started)
-        return Results(hits=hits, encode_ms=encode_ms, search_ms=1000 * (ended - between))
+        return hits, encode_ms, 1000 * (time.perf_counter() - started)
 
     def text(self, text: str, side: Side) -> TextView:
         """Terms and weights of any text."""
@@ -86,11 +75,6 @@ class System:
         with _java_thread():
             inspection = self._inspector.pair(query, document)
         return replace(inspection, index=self.name)  # the folder is not for everybody
-
-    def check_unchanged(self) -> None:
-        """Raise if the folder holds another index by now; the open one would still be searched."""
-        if _identity(self.index) != self._identity:
-            raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
 
 
 def open_systems(
@@ -174,7 +158,7 @@ class Judged:
                 "learned_sparse.search and eval.evaluate"
             )
         qrels = {id: self.grades(id) for id in ids}
-        run = system.search({id: self.queries[id] for id in ids}, DEPTH, processors()).hits
+        run = system.search({id: self.queries[id] for id in ids}, DEPTH, processors())[0]
         with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
             path = Path(folder) / "run.txt"
             write_run(path, run)  # orders tied hits by ascending id; trec_eval would order them by descending id
@@ -199,10 +183,9 @@ class Content:
         return {**systems, **self.checkpoints}
 
     def system(self, name: str) -> System:
-        """The system ``name``; raise if its index was made again."""
+        """The system ``name``."""
         if name not in self.systems:
             raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
-        self.systems[name].check_unchanged()
         return self.systems[name]
 
     def queries(self) -> Judged:
@@ -221,8 +204,3 @@ def _java_thread() -> Iterator[None]:
         yield
     finally:
         detach_thread()
-
-
-def _identity(index: Path) -> tuple[int, int] | None:
-    note = index / INDEX_MANIFEST
-    return (note.stat().st_ino, note.stat().st_mtime_ns) if note.is_file() else None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.index.direct import index_directly
+from learned_sparse.index.build import index_directly
 from learned_sparse.lucene.reader import read_contents
 from tests.benchmarks import harness
 from tests.learned_sparse.encoded_folder import write_part

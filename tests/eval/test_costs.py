@@ -171,7 +171,6 @@ def test_errors_say_what_is_missing(tmp_path: Path) -> None:
         (["--index", str(folder)], "encoded documents, not an index; make the index"),
         (["--index", str(folder), "--backend", "pisa"], "searches --vectors, not --index"),
         (["--vectors", str(folder), "--backend", "lucene"], "searches an index"),
-        (["--vectors", str(folder), "--query-cut", "3"], "are settings of --backend seismic"),
     ):
         with pytest.raises(LearnedSparseError, match=message):
             main(words)

@@ -27,7 +27,6 @@ def statistics(index: Path) -> dict[str, Any]:
             "terms": dict(_terms(terms, names)),
             "ids": dict(_terms(leaf.terms("id"), names)),
             "norms": _norms(leaf, names),
-            "vectors": _vectors(reader, names),
         }
     finally:
         reader.close()
@@ -73,11 +72,3 @@ def _order(leaf: Any, names: list[str]) -> bool:
     while values.nextDoc() != END:
         ids.append(values.binaryValue().utf8ToString())
     return ids == names
-
-
-def _vectors(reader: Any, names: list[str]) -> dict[str, Any]:
-    by_document = {}
-    for number, name in enumerate(names):
-        terms = reader.termVectors().get(number, "contents")
-        by_document[name] = terms and (terms.hasPositions(), dict(_terms(terms, [name])))
-    return by_document

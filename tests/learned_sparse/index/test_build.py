@@ -10,7 +10,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as command
-from learned_sparse.index import direct
+from learned_sparse.index import build
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, new_index
 from learned_sparse.index.vectors import encoded_files
@@ -93,12 +93,12 @@ def test_verify_reports_each_difference(
 @pytest.mark.jvm
 def test_a_document_that_is_lost_or_changed_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1 + n, "b": 1} for n in range(200)})])
-    delimited = direct.delimited
+    delimited = build.delimited
     for change, message in (
         ({"a": 1}, "sum of impacts: 20,300 in the files, 400 in the index"),
         ({"c": 1}, "postings: 400 in the files, 600 in the index"),
     ):
-        monkeypatch.setattr(direct, "delimited", lambda vector, change=change: delimited({**vector, **change}))
+        monkeypatch.setattr(build, "delimited", lambda vector, change=change: delimited({**vector, **change}))
         with pytest.raises(LearnedSparseError, match=message):
             build_index(files, tmp_path / "index")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -156,7 +156,7 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--model", "nix"], "learned_sparse.encode --model nix --collection pydoc"),
-        (["--bm25", "--model", "x"], "--bm25 takes neither"),
+        (["--bm25", "--model", "x"], "--bm25 takes no --model"),
         (["--model", "m", "--quantize", "v"], "--quantize needs --input"),
         (["--input", "x", "--index", "i", "--bits", "8"], "need --quantize DIR"),
     ],

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.terms import EMPTY_TERM
-from learned_sparse.index import direct
-from learned_sparse.index.build import build_index
-from learned_sparse.index.direct import DirectCounts, delimited, index_directly
+from learned_sparse.index import build
+from learned_sparse.index.build import DirectCounts, build_index, delimited, index_directly
 from learned_sparse.index.vectors import encoded_files
 from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
 from tests.learned_sparse.encoded_folder import write_folder
@@ -74,7 +73,7 @@ def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypat
         return delimited(vector)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(direct, "delimited", interrupted)
+        patch.setattr(build, "delimited", interrupted)
         build_index(files, tmp_path / "index", threads=2)
     assert len(processed) < 500
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

@@ -70,31 +70,6 @@ def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize(
-    ("variable", "value", "heap"),
-    [
-        (jvm.OPTIONS_VARIABLE, "-XX:wings", None),
-        ("JAVA_TOOL_OPTIONS", "-XX:wings", None),
-        ("--heap", "100000g", "100000g"),
-    ],
-)
-def test_options_that_java_refuses(
-    variable: str, value: str, heap: str | None, python: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a new process, which Java could end by itself."""
-    monkeypatch.delenv(jvm.OPTIONS_VARIABLE, raising=False)
-    if heap is None:
-        monkeypatch.setenv(variable, value)
-    imports = "from learned_sparse.core.errors import run_main; from learned_sparse.lucene.jvm import start_jvm"
-    code = f"{imports}; run_main(lambda _: start_jvm(heap={heap!r}) and 0)"
-    done = python("-c", code)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: Java does not start (")
-    assert done.stderr.endswith(f"); check {variable} {value}\n")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.jvm
 def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
     script = "import jnius; from learned_sparse.lucene import jvm; print(jvm.start_jvm().source, jvm.lucene_calls())"
     environment = {**jvm.java_environment(), "PYTHONPATH": str(root)}

@@ -49,7 +49,6 @@ def test_pisa_is_exact(pisa: PisaSearcher, threads: int) -> None:
         expected = dot_products(QUERIES[name], VECTORS)
         assert [score for _, score in hits] == [score for _, score in expected[:10]]
         assert set(hits) <= set(expected)
-    assert len(pisa) == 300
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -61,7 +60,6 @@ def test_seismic_scores_what_it_finds_exactly(seismic: SeismicSearcher, threads:
         assert set(hits) <= set(expected)
         assert hits == sorted(hits, key=lambda hit: (-hit[1], hit[0]))
     assert results["none"] == results["unknown"] == []
-    assert len(seismic) == 300
 
 
 def test_what_an_engine_cannot_hold_is_refused() -> None:
@@ -72,8 +70,6 @@ def test_what_an_engine_cannot_hold_is_refused() -> None:
 
 
 def test_what_pisa_refuses(pisa: PisaSearcher) -> None:
-    with pytest.raises(LearnedSparseError, match="query 'q': its impacts add up to 2,147,483,648, and PISA takes memo"):
-        pisa.search_batch({"q": {"t1": 2**31 - 1, "t2": 1}})
     with pytest.raises(LearnedSparseError, match="without any impact"):
         PisaSearcher(["d1"], SparseBatch.from_dicts([{}], dtype="int32"))
 

@@ -225,8 +225,6 @@ TOPICS = ["--topics", "y", "--output", "z"]
         (["--index", "x", *TOPICS, "--collection", "pydoc"], "not both"),
         (["--index", "x", *TOPICS, "--k1", "-1"], "--k1 takes 0 or more, --b a number from 0 to 1"),
         (["--backend", "exact", "--index", "x"], "reads vectors, not an index"),
-        (["--index", "x", *TOPICS, "--query-cut", "3"], "are settings of --backend seismic"),
-        (["--backend", "seismic", "--vectors", "x", *TOPICS, "--heap-factor", "2"], "at most 1"),
         (["--model", "x", "--vectors", "y"], "--vectors are for --backend exact"),
         (["--backend", "exact", "--model", "gone"], "no vectors yet; run .*or name their folder with --vectors"),
         (["--index", "x", "--query-vectors", "q"], "need --output RUN"),
@@ -237,21 +235,6 @@ TOPICS = ["--topics", "y", "--output", "z"]
 def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         search.main(arguments)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--hits", "0"], "argument --hits: "),
-        (["--topics", "t", "--split", "test"], "--split: not allowed with argument --topics"),
-        (["--model", "m", "--bm25"], "--bm25: not allowed with argument --model"),
-        (["--msmarco"], "--msmarco: unknown option; see"),
-    ],
-)
-def test_values_out_of_range(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        search.main(["--index", "x", *words])
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.jvm
