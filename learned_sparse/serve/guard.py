@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from asyncio import Transport
 from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from pydantic import Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -34,8 +36,8 @@ MAX_BODY = 4_000_000
 """Bytes of a request."""
 MAX_CONNECTIONS = 1_000
 """Connections at a time; others are answered with 503. Together with ``MAX_BODY``, it bounds the memory of requests."""
-IDLE_SECONDS, BODY_SECONDS = 10, 60
-"""Time between two requests of a connection, and for the body of a request."""
+HEADER_SECONDS, BODY_SECONDS = 10, 60
+"""Time for the headers of a request, since the connection was opened or the last answer sent, and for its body."""
 _log = logging.getLogger(__name__)
 
 
@@ -63,9 +65,27 @@ def listen(host: str, port: int) -> tuple[socket.socket, list[str] | None]:
 def configured(app: ASGIApp) -> uvicorn.Config:
     """Settings of the server of ``app``."""
     return uvicorn.Config(
-        app, timeout_keep_alive=IDLE_SECONDS, limit_concurrency=MAX_CONNECTIONS,
+        app, http=TimedProtocol, timeout_keep_alive=HEADER_SECONDS, limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=5, log_level="warning", access_log=False,
     )  # fmt: skip
+
+
+class TimedProtocol(H11Protocol):
+    """Uvicorn's HTTP protocol, which waits forever for the rest of a request once its first byte is there.
+
+    This one closes the connection: its timer between two requests starts with the connection, too, and only a complete
+    request stops it.
+    """
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Start the timer."""
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def data_received(self, data: bytes) -> None:
+        """Read ``data`` without stopping the timer."""
+        self.conn.receive_data(data)
+        self.handle_events()
 
 
 class Guard:
