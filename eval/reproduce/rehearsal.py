@@ -180,7 +180,6 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         _limit(negatives, per_query=2, pool=50, queries=20, every=1)
     if validation := values["validation"]:
         validation["collection"] = made_up.collection(validation["collection"])
-        validation["expanded"] = validation["expanded"] and str(Path(validation["collection"]) / _EXPANDED)
         _limit(validation, queries=5, holdout=5, pool=30, bm25=20, every=1)
     for stage in values["stages"]:
         _limit(stage, steps=STEPS, batch_size=BATCH, micro_batch_size=2, validate_every=1, warm_up_steps=1)
