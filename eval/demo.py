@@ -52,9 +52,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--commands", action="store_true", help="show each step's command and all that it prints")
     options = parser.parse_args(argv)
     started = time.monotonic()
+    print(f"First {', '.join(READY)}, without training:", flush=True)
     _measure(READY, show=options.commands)
     print(f"{time.monotonic() - started:.0f} s; nothing was trained\n", flush=True)
     if options.models:
+        print(f"Now {', '.join(options.models)}, with training:", flush=True)
         _measure((*READY, *options.models), show=options.commands)
         print(_LIMITS)
     print("FLOPS: mean number of terms a query and a document share. Times: means, one query at a time, one thread.")
