@@ -5,5 +5,5 @@ Read ``collection.py`` first: ``load_collection`` gives a ``Collection``, descri
 ``topics.py`` and ``trec.py`` read and write the files. ``python -m learned_sparse.collections`` lists what is known.
 """
 
-__all__ = ["catalogue", "collection", "descriptions", "documents", "lines", "segments", "topics", "trec"]
+__all__ = ["catalogue", "collection", "descriptions", "documents", "segments", "topics", "trec"]
 """Public modules."""

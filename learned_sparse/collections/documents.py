@@ -11,7 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from learned_sparse.collections.lines import (
+from learned_sparse.core.errors import LearnedSparseError, counted, folder_kind, not_found, wrong_path
+from learned_sparse.core.lines import (
     ID_KEYS,
     BadLineError,
     check_id,
@@ -21,7 +22,6 @@ from learned_sparse.collections.lines import (
     json_object,
     read_lines,
 )
-from learned_sparse.core.errors import LearnedSparseError, counted, folder_kind, not_found, wrong_path
 from learned_sparse.core.records import Document, without_mark
 
 TEXT_KEYS = ("text", "contents", "content", "segment")

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
-from learned_sparse.collections.lines import (
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lines import (
     ID_KEYS,
     BadLineError,
     check_id,
@@ -20,7 +21,6 @@ from learned_sparse.collections.lines import (
     json_object,
     text_lines,
 )
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Query, without_mark
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")

@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from learned_sparse.collections.lines import text_lines
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write
+from learned_sparse.core.lines import text_lines
 
 Qrels = dict[str, dict[str, int]]
 """``{query id: {document id: grade}}``"""

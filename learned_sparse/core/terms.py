@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import SparseBatch
+
+if TYPE_CHECKING:
+    from learned_sparse.core.records import SparseBatch
 
 EMPTY_TERM = "[empty-vector]"
 """The only term of a document with an empty vector, which Anserini would drop; no query contains this term."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.collections.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.core.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.vectors import VectorFiles, open_vectors
 from learned_sparse.jsonvector.manifest import parts_sha256

@@ -21,9 +21,8 @@ from encoders.training.data.id_triples import check_known, index_of
 from encoders.training.data.scores import TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
-from learned_sparse.collections.lines import BadLineError, json_object
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.lines import BadLineError, json_object, raw_lines
 
 _BYTE_ORDER_MARK = "\ufeff"
 _FORMS = "query, pos, neg (BGE); query, positive_passages, negative_passages (Tevatron); qid, pos, neg by system"

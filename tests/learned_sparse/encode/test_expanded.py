@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.collections.documents import parse_json, parse_tsv, read_documents
-from learned_sparse.collections.lines import BadLineError
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lines import BadLineError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, Document, SparseBatch
 from learned_sparse.encode.__main__ import main
