@@ -21,7 +21,7 @@ from tokenizers.processors import BertProcessing
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.checkpoints.hub import PICKLE, locate, read_config, refuse_code, weight_files
+from encoders.checkpoints.hub import locate, read_config, refuse_code, tensor_names
 from learned_sparse.core.errors import LearnedSparseError
 
 Attention = Literal["bidirectional", "echo", "causal"]
@@ -54,7 +54,7 @@ def pretrained_config(
     model is no language model, or if it has fewer layers.
     """
     folder = locate(name, revision)
-    tensors = _tensor_names(folder, name)
+    tensors = tensor_names(folder, name)
     config = read_config(folder, name)
     if is_causal(config):
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
@@ -131,25 +131,6 @@ def read_tensors(folder: Path, name: str, *, prefix: bool = False) -> Iterator[A
                     yield file.get_tensor(key)
                 elif prefix and key.startswith(name):
                     yield key.removeprefix(name), file.get_tensor(key)
-
-
-def _tensor_names(folder: Path, name: str | Path) -> list[str]:
-    """Names of all tensors of a model; those of pickles are read with torch's unpickler for tensors only."""
-    names = []
-    for path in weight_files(folder, name):
-        if path.name == PICKLE:
-            try:
-                names += list(torch.load(path, map_location="meta", weights_only=True))
-            except Exception as error:  # of any kind: the content of a pickle decides
-                reason = " ".join(str(error).split())[:200]
-                raise LearnedSparseError(
-                    f"{path}: not a pickle of tensors alone, and code in a pickle is never run ({reason}); "
-                    "use a revision that has safetensors (many repositories: --revision refs/pr/1)"
-                ) from error
-        else:
-            with safe_open(path, framework="np") as file:
-                names += list(file.keys())
-    return names
 
 
 def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:

@@ -238,7 +238,7 @@ def load_checkpoint_encoder(
         _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
     names = family.towers(chosen, side)
     notes.check_files(folder, names)
-    tokenizer = load_tokenizer(notes.tokenizer_folder(folder))
+    tokenizer = load_tokenizer(folder / notes.towers.get("document", ""))
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
     limit_threads()
     chosen_device = choose_device(device)

@@ -21,7 +21,6 @@ from encoders.checkpoints.notes import (
     BagNotes,
     CheckpointNotes,
     as_json,
-    hash_files,
     read_notes,
     write_notes,
 )
@@ -37,7 +36,7 @@ from encoders.models import SIDES, architecture_named
 from encoders.models.architecture import TermWeighers
 from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import new_folder
+from learned_sparse.core.files import new_folder, sha256
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
@@ -134,7 +133,7 @@ def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
         recipe=model.recipe,
         training=model.training,
         bags=_bags(model, folder, size),
-        files=hash_files(folder, files),
+        files={path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)},
         prompts=model.prompts,
     )
     write_notes(folder, notes)
@@ -166,7 +165,7 @@ def load_checkpoint(
         notes.architecture,
         chosen,
         {tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in towers.items()},
-        load_tokenizer(notes.tokenizer_folder(folder)),
+        load_tokenizer(folder / notes.towers.get("document", "")),
         max_length=notes.max_length,
         quantizers={
             side: notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
