@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 
 from encoders.checkpoints.hub import locate, published, read_config, tensor_names
 from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer, tokenizer_sha256
-from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import is_name, read_json, read_record, sha256, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
@@ -231,6 +231,8 @@ def changed_keys(
     """The settings that differ. A difference outside ``changeable`` is an error that lists what may be changed."""
     changed = frozenset(key for key in after if key not in before or after[key] != before[key])
     for key in sorted(changed - set(changeable)):
+        if key not in before:
+            raise LearnedSparseError(f"{name}: unknown setting {key!r}{did_you_mean(key, before)}")
         allowed = ", ".join(sorted(changeable)) or "nothing"
         raise LearnedSparseError(
             f"{name}: {key!r} belongs to how the model was trained and cannot be changed; changeable: {allowed}"

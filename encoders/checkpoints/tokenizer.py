@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint, without transformers: its file, its hash, its vocabulary, and pairs of texts."""
+"""The tokenizer of a checkpoint, without transformers: file, hash and vocabulary, pairs of texts, words of texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from learned_sparse.core.encoder import Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
 from learned_sparse.core.terms import unfit_reason
@@ -153,3 +155,27 @@ def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], *, promp
     pairs = [pair_of(prompt + text) for text in texts]
     with _LOCK:
         return tokenizer(pairs, **options)
+
+
+class WordFinder:
+    """A copy of a tokenizer without truncation, padding and special tokens."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """``tokenizer`` is one of the package tokenizers, or a fast one of transformers."""
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not isinstance(backend, Tokenizer):
+            raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
+        self._tokenizer = Tokenizer.from_str(backend.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def __call__(self, texts: Sequence[str]) -> list[list[Word]]:
+        """Words of each text in order, as the tokenizer splits them; a punctuation mark is a word."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [_words(encoding) for encoding in encodings]
+
+
+def _words(encoding: Any) -> list[Word]:
+    tokens = zip(encoding.word_ids, encoding.offsets, strict=True)
+    spans = ([span for _, span in word] for _, word in groupby(tokens, key=lambda token: token[0]))
+    return [(min(start for start, _ in word), max(end for _, end in word), len(word)) for word in spans]

@@ -25,16 +25,14 @@ from encoders.backbone.device import (
 )
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import Tower
-from encoders.checkpoints.notes import NOTES, CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, unwritable_ids
-from encoders.encoding.batches import BatchSize, keep_top_k, pad
-from encoders.encoding.reading import WordFinder, make_reading
+from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
+from encoders.checkpoints.tokenizer import Vocabulary, WordFinder, check_vocabulary, tokenize_texts, unwritable_ids
+from encoders.encoding.batches import batch_limits, batches, keep_top_k, make_reading, pad
 from encoders.models import architecture_named
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
-from learned_sparse.core.settings import parse
 
 _log = logging.getLogger(__name__)
 
@@ -99,9 +97,9 @@ class CheckpointEncoder(Encoder):
         self.unwritable = unwritable_ids(terms)
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
         self.truncated = self.dropped = 0
-        self._batch_size = BatchSize.parse(default_batch_size(device) if batch_size is None else batch_size)
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
-        self._max_texts = max(max_weights // max(len(terms), 1), 1)
+        max_texts = max(max_weights // max(len(terms), 1), 1)
+        self._limits = batch_limits(default_batch_size(device) if batch_size is None else batch_size, max_texts)
         self._device, self._top_k, self._longest_input = device, top_k, longest_input
         self._finder: WordFinder | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
@@ -122,21 +120,23 @@ class CheckpointEncoder(Encoder):
 
     def prepare(self, texts: Sequence[str]) -> Prepared:
         """Tokenize. Uses no device and no counter, so it may run in another thread than ``encode_prepared``."""
-        chunks = [self._tokenize(texts[start : start + _CHUNK_SIZE]) for start in range(0, len(texts), _CHUNK_SIZE)]
-        return Prepared(
-            tokens=np.concatenate([np.empty(0, np.int64), *(chunk.tokens for chunk in chunks)]),
-            lengths=np.concatenate([np.empty(0, np.int64), *(chunk.lengths for chunk in chunks)]),
-            truncated=sum(chunk.truncated for chunk in chunks),
-        )
+        tokens, lengths, truncated = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+        for start in range(0, len(texts), _CHUNK_SIZE):
+            tokenized = self._tokenized(texts[start : start + _CHUNK_SIZE])
+            sequences: list[list[int]] = tokenized["input_ids"]
+            lengths.append(np.fromiter(map(len, sequences), np.int64, len(sequences)))
+            tokens.append(np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths[-1].sum())))
+            truncated += sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
+        return Prepared(tokens=np.concatenate(tokens), lengths=np.concatenate(lengths), truncated=truncated)
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
         """Weights of the prepared texts in order, one row each."""
         self.truncated += prepared.truncated
         starts = np.cumsum(prepared.lengths) - prepared.lengths
-        batches = list(self._batch_size.batches(prepared.lengths, self._max_texts))
+        groups = list(batches(prepared.lengths, *self._limits))
         rows = [SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)]
-        rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in batches]
-        return SparseBatch.concatenate(rows, np.argsort(np.concatenate([np.empty(0, np.int64), *batches])))
+        rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in groups]
+        return SparseBatch.concatenate(rows, np.argsort(np.concatenate([np.empty(0, np.int64), *groups])))
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
@@ -173,14 +173,6 @@ class CheckpointEncoder(Encoder):
             return_attention_mask=False,
             return_token_type_ids=False,
         )
-
-    def _tokenize(self, texts: Sequence[str]) -> Prepared:
-        tokenized = self._tokenized(texts)
-        sequences: list[list[int]] = tokenized["input_ids"]
-        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        tokens = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths.sum()))
-        truncated = sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
-        return Prepared(tokens=tokens, lengths=lengths, truncated=truncated)
 
     def _weigh(
         self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
@@ -227,8 +219,7 @@ def load_checkpoint_encoder(
 ) -> CheckpointEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
-    before = parse(family.settings, notes.settings, f"{folder / NOTES}: settings")
-    chosen, changed = family.changed(before, settings or {}, name, notes.unrecorded)
+    chosen, changed = family.changed(notes.settings, settings or {}, name, notes.unrecorded)
     assumptions = []
     if "pooling" in notes.unrecorded and "pooling" not in (settings or {}):
         assumptions.append("max pooling (--set pooling=sum corrects it)")

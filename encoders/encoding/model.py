@@ -156,9 +156,8 @@ def load_checkpoint(
     if architecture is not None and architecture != notes.architecture:
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
-    before = parse(family.settings, notes.settings, f"{folder / NOTES}: settings")
     settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
-    chosen, changed = family.changed(before, settings, str(name), notes.unrecorded)
+    chosen, changed = family.changed(notes.settings, settings, str(name), notes.unrecorded)
     towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
     notes.check_files(folder, towers)
     return _assemble(

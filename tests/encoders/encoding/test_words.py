@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.encoding.reading import WordFinder
+from encoders.checkpoints.tokenizer import WordFinder
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, tokenizer

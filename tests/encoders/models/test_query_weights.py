@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,19 +94,6 @@ def test_both_encoders_give_the_same_vectors(tiny_recipe: Recipes, trained: Trai
     assert weights == {word: pytest.approx(float(table[5 + int(word[1:])])) for word in ("w0", "w13")}
     reading = bag.explain(TEXTS[0])
     assert reading == network.explain(TEXTS[0])
-
-
-def test_a_query_needs_neither_torch_nor_transformers(tiny_recipe: Recipes, trained: Trained) -> None:
-    run = trained(tiny_recipe({"steps": 2}, settings=setting("splade", "learned")))
-    code = (
-        "import sys; from encoders import load; "
-        f"print(load({str(run.folder)!r}, 'query').encode(['w0 w13']).row(0)); "
-        "print([name for name in ('torch', 'transformers') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    weights, modules = done.stdout.splitlines()
-    assert modules == "[]"
-    assert "w13" in weights
 
 
 def test_a_resumed_table_is_the_same(tiny_recipe: Recipes, trained: Trained, stop_after: Any) -> None:
