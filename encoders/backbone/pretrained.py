@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -69,7 +69,12 @@ def pretrained_config(
         if attention is not None:
             # transformers 5.2 and sentence-transformers read is_causal; echo_input is ours
             config.is_causal, config.echo_input = attention != "bidirectional", attention == "echo"
-    _check_layers(tensors, config, name)
+    layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
+    if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
+        raise LearnedSparseError(  # transformers leaves the others out silently
+            f"{name}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
+            "copy or download both again"
+        )
     if num_hidden_layers is not None:
         if not 0 < num_hidden_layers <= config.num_hidden_layers:
             raise LearnedSparseError(
@@ -228,16 +233,6 @@ def unsupported(model: Any, reason: str) -> LearnedSparseError:
         f"backbone type {model.config.model_type!r} is not supported: {reason}; use for instance BERT, RoBERTa, "
         "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa, ModernBERT, Qwen3 or Llama"
     )
-
-
-def _check_layers(tensors: Iterable[str], config: Any, name: str | Path) -> None:
-    """Raise if the weights have more layers than the configuration; transformers leaves the others out silently."""
-    layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
-    if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
-        raise LearnedSparseError(
-            f"{name}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
-            "copy or download both again"
-        )
 
 
 @contextmanager

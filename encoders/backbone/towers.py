@@ -75,14 +75,6 @@ class Tower(nn.Module):
         """Compute layers again in the backward pass instead of keeping their results; False without layers."""
         return False
 
-    @property
-    def screened(self) -> bool | None:
-        """Whether terms are screened in int8; None until it is measured, or without such a head."""
-        return None
-
-    def compile_network(self) -> None:
-        """Compile the forward pass for batches of any size and run it once."""
-
     def prepare_for_inference(self) -> None:
         """Make the tower ready to encode on a CPU; it can no longer be trained or saved."""
 
@@ -93,21 +85,11 @@ class TowerKind(Protocol):
     def load(self, folder: Path) -> Tower:
         """Read ``towers/NAME/`` of a checkpoint."""
 
-    def from_backbone(
-        self,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        num_hidden_layers: int | None = None,
-        output_bias: float = OUTPUT_BIAS,
-        attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,
-    ) -> Tower:
+    def from_backbone(self, name: str | Path, *_: Any, **options: Any) -> Tower:
         """Create a tower from a folder, a Hub id or a published model; draws from torch's random generator.
 
-        ``num_hidden_layers`` keeps only the first layers. ``output_bias`` is that of an added masked-LM head.
-        ``attention`` is for decoder LMs only; ``None``: as the folder says. With ``lora``, the
-        network is frozen and low-rank adapters are trained.
+        The options are those of ``encoders.encoding.model.new_model``: ``revision``, ``num_hidden_layers``,
+        ``output_bias``, ``attention`` and ``lora``. A tower ignores those that it has no use for.
         """
 
 
@@ -142,13 +124,6 @@ class NetworkTower(Tower):
                 "again; set gradient_checkpointing: false"
             ) from error
         return True
-
-    def compile_network(self) -> None:
-        """Compile the network."""
-        self.model.compile(dynamic=True)
-        ids = torch.ones(2, 8, dtype=torch.long, device=self.model.device)
-        with torch.inference_mode():
-            self(ids, torch.ones_like(ids))
 
     def prepare_for_inference(self) -> None:
         """Pack the weights of the network."""
@@ -198,11 +173,6 @@ class LanguageModel(NetworkTower):
         """The number of dimensions."""
         return self.decoder.out_features
 
-    @property
-    def screened(self) -> bool | None:
-        """Whether ``screen`` is used; None until it is measured."""
-        return None if self.screen is None else self.screen.used
-
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
         (states,) = in_length_groups(lambda ids, mask: (_logits(self.model, ids, mask),), input_ids, attention_mask)
@@ -251,10 +221,12 @@ class LanguageModel(NetworkTower):
         attention: Attention | None = "bidirectional",
         lora: Lora | None = None,
     ) -> LanguageModel:
-        """See ``TowerKind``.
+        """A tower from a folder, a Hub id or a published model.
 
         A backbone without masked-LM head gets one that starts as lexical matching: each hidden state scores the
         vocabulary by the input embeddings. ``output_bias`` sets how many terms have a positive score.
+        ``num_hidden_layers`` keeps only the first layers. ``attention`` is for decoder LMs only; ``None``: as the
+        folder says. With ``lora``, the network is frozen and low-rank adapters are trained.
         """
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
         model, missing = load_pretrained(_auto_class(config), name, folder, config)
@@ -409,16 +381,20 @@ class HiddenStatesKind(TowerKind):
         *,
         revision: str | None = None,
         num_hidden_layers: int | None = None,
-        output_bias: float = OUTPUT_BIAS,  # noqa: ARG002  (there are no outputs over the vocabulary)
         attention: Attention | None = "bidirectional",
         lora: Lora | None = None,
+        **_: Any,
     ) -> HiddenStates:
         """See ``TowerKind``."""
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
         if getattr(config, "echo_input", False):
             raise LearnedSparseError(f"{name}: attention: echo is for architectures with a vocabulary head")
         chosen = [config.num_hidden_layers] if self._layers is None else self._layers
-        keep_layers(config, _highest(name, chosen, config.num_hidden_layers))
+        available = config.num_hidden_layers
+        for layer in chosen:
+            if not 0 <= layer <= available:
+                raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
+        keep_layers(config, max(chosen))
         model, missing = load_pretrained(transformers.AutoModel, name, folder, config)
         absent = sorted(key for key in missing if "pooler" not in key.split("."))
         if absent:
@@ -428,15 +404,6 @@ class HiddenStatesKind(TowerKind):
         if lora is not None:
             add_lora(model, lora)
         return HiddenStates(model, self._make_head(config.hidden_size), chosen)
-
-
-def _highest(name: str | Path, layers: Sequence[int], available: int) -> int:
-    if not layers:
-        raise LearnedSparseError(f"{name}: no layers given; give layers from 0 to {available}")
-    for layer in layers:
-        if not 0 <= layer <= available:
-            raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
-    return max(layers)
 
 
 def _load_head(head: nn.Module, folder: Path) -> None:
@@ -495,18 +462,9 @@ class TermTable(Tower):
         return table
 
     @classmethod
-    def from_backbone(
-        cls,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        num_hidden_layers: int | None = None,
-        output_bias: float = OUTPUT_BIAS,  # noqa: ARG003  (there is no network)
-        attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,  # noqa: ARG003
-    ) -> TermTable:
+    def from_backbone(cls, name: str | Path, *, revision: str | None = None, **_: Any) -> TermTable:
         """A table for the vocabulary of a backbone."""
-        return cls(pretrained_config(name, revision, num_hidden_layers, attention)[1].vocab_size)
+        return cls(pretrained_config(name, revision, attention="bidirectional")[1].vocab_size)
 
 
 def save_network(model: Any, folder: Path) -> None:

@@ -401,8 +401,9 @@ def _masked_lm(folder: Path) -> _MaskedLM:
     positions = int(getattr(config, "max_position_embeddings", None) or _POSITIONS)
     recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
     length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
-    limited = isinstance(length, int | float) and length < _UNLIMITED
-    return _MaskedLM(size, positions, int(min(length, positions)) if limited else None)
+    if not isinstance(length, int | float) or length >= _UNLIMITED:
+        return _MaskedLM(size, positions, None)
+    return _MaskedLM(size, positions, int(min(length, positions)))
 
 
 def _static_length(folder: Path) -> int:

@@ -18,13 +18,11 @@ from encoders.backbone.device import (
     DTYPES,
     choose_device,
     choose_dtype,
-    compile_towers,
     default_batch_size,
     limit_threads,
     to_device,
 )
 from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import Tower
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
 from encoders.checkpoints.tokenizer import Vocabulary, WordFinder, check_vocabulary, tokenize_texts, unwritable_ids
 from encoders.encoding.batches import batch_limits, batches, keep_top_k, make_reading, pad
@@ -100,19 +98,10 @@ class CheckpointEncoder(Encoder):
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
         max_texts = max(max_weights // max(len(terms), 1), 1)
         self._limits = batch_limits(default_batch_size(device) if batch_size is None else batch_size, max_texts)
-        self._device, self._top_k, self._longest_input = device, top_k, longest_input
+        self.environment = {} if longest_input is None else {"longest_input": longest_input}
+        self._device, self._top_k = device, top_k
         self._finder: WordFinder | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
-
-    @property
-    def environment(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """``longest_input``, the tokens that the model can read, and ``{"screened": {tower: whether its head screens
-        terms in int8}}``, once it has measured what is faster.
-        """
-        towers = {name: module for name, module in self.weigher.named_modules() if isinstance(module, Tower)}
-        used = {name: tower.screened for name, tower in towers.items() if tower.screened is not None}
-        longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
-        return longest | ({"screened": used} if used else {})
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts`` in order, one row each."""
@@ -215,7 +204,6 @@ def load_checkpoint_encoder(
     device: str | None = None,
     dtype: str | None = None,
     batch_size: str | int | None = None,
-    compile: bool = False,  # noqa: A002 - the name that torch uses
 ) -> CheckpointEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
@@ -263,9 +251,7 @@ def load_checkpoint_encoder(
         query_only_settings=family.query_only_settings,
         longest_input=longest_input,
     )
-    if compile:
-        compile_towers(towers, name)
-    elif chosen_device.type == "cpu":
+    if chosen_device.type == "cpu":
         for tower in towers.values():
             tower.prepare_for_inference()
     return encoder

@@ -41,7 +41,6 @@ def load_encoder(
     batch_size: str | int | None = None,
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    compile: bool = False,  # noqa: A002 - the name that torch uses
 ) -> CheckpointEncoder | BagOfWordsEncoder:
     """One side of a checkpoint (folder or Hub id); only the towers that this side reads are loaded.
 
@@ -55,10 +54,9 @@ def load_encoder(
     - ``revision``: of a Hub repository.
     - ``settings``: changes to the settings of the checkpoint that its architecture allows. If documents depend on a
       changed setting, the stored quantizer is not used.
-    - ``compile``: compile with torch.compile, which takes up to a minute and changes weights by rounding only.
 
     ``None`` means the value in the checkpoint, or what suits the machine. A bag of words is loaded without torch and
-    ignores ``device``, ``dtype``, ``batch_size`` and ``compile``.
+    ignores ``device``, ``dtype`` and ``batch_size``.
     """
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
@@ -70,7 +68,7 @@ def load_encoder(
     else:
         from encoders.encoding.encoder import load_checkpoint_encoder
 
-        encoder = load_checkpoint_encoder(*common, device=device, dtype=dtype, batch_size=batch_size, compile=compile)
+        encoder = load_checkpoint_encoder(*common, device=device, dtype=dtype, batch_size=batch_size)
     encoder.checkpoint = None if revision else checkpoint
     return encoder
 

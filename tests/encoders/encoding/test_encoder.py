@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.backbone import device, towers
+from encoders.backbone import device
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.batches import keep_top_k
@@ -211,16 +211,6 @@ def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.Mon
         device.choose_dtype("auto", torch.device("cpu"))
 
 
-def test_the_head_that_was_faster_is_in_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(towers, "MIN_TERMS", 1)
-    encoder = load_encoder(saved["splade"], "document", dtype="fp32", batch_size=1)
-    assert "screened" not in encoder.environment
-    before, after = encoder.encode(TEXTS), encoder.encode(TEXTS)
-    assert_equal(before, after)
-    assert {type(used) for used in encoder.environment["screened"].values()} == {bool}
-    assert list(encoder.environment["screened"]) == ["tower"]
-
-
 def test_widths_of_batches_on_a_cpu(tiny_bert: Path) -> None:
     """Multiples of 8 tokens, but never more than the model may read."""
     widths: list[int] = []
@@ -237,3 +227,15 @@ def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pyte
     encoder = CheckpointEncoder(weigher, tokenizer, "abcd", max_length=8, device=torch.device("cpu"), dtype="fp32")
     encoder.encode(["a"] * 5)
     assert weigher.seen == [2, 2, 1]  # two texts of four weights
+
+
+def test_the_default_batch_size_depends_on_the_device(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = {name: int(device.default_batch_size(torch.device(name)).removesuffix("t")) for name in ("cpu", "cuda")}
+    assert tokens["cpu"] < tokens["cuda"]
+    sizes: list[int] = []
+    monkeypatch.setattr("encoders.encoding.encoder.default_batch_size", lambda _: "20t")
+    for batch_size in (None, "40t"):
+        encoder: Any = load_encoder(str(tiny_bert), "document", batch_size=batch_size)
+        encoder.weigher.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+        encoder.encode(["wing lift drag"] * 8)  # five tokens each
+    assert sizes == [4, 4, 8]
