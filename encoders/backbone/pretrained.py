@@ -95,16 +95,17 @@ def keep_layers(config: Any, number: int) -> None:
             ) from error
 
 
-def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any) -> tuple[Any, frozenset[str]]:
-    """A model of transformers' ``auto_class`` in float32, and the names of parameters that its files lack.
+def load_pretrained(name: str | Path, folder: Path, config: Any, auto_class: Any = None) -> tuple[Any, frozenset[str]]:
+    """A language model of transformers, or one of ``auto_class``, in float32; and parameters that its files lack.
 
     Raises if the weights do not fit the configuration, or if one is NaN or infinite.
     """
     safe = any(folder.glob("*.safetensors"))
     options = {"use_safetensors": safe, "weights_only": True, "trust_remote_code": False, "dtype": torch.float32}
+    lm: Any = transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
     with quiet():
         try:
-            model, loading = auto_class.from_pretrained(
+            model, loading = (auto_class or lm).from_pretrained(
                 folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
         except MemoryError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import transformers
@@ -13,7 +13,6 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from encoders.backbone.lora import Lora, add_lora, merged_weights
 from encoders.backbone.pretrained import (
     OUTPUT_BIAS,
     Attention,
@@ -33,6 +32,9 @@ from encoders.checkpoints.notes import TABLE, UNICOIL_HEAD, read_table
 from encoders.head.screen import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write
+
+if TYPE_CHECKING:
+    from encoders.backbone.lora import Lora
 
 HEAD = "head.safetensors"
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
@@ -198,7 +200,7 @@ class LanguageModel(NetworkTower):
     def load(cls, folder: str | Path, revision: str | None = None) -> LanguageModel:
         """A tower from a folder or Hub id; a model without a trained head over the vocabulary is an error."""
         directory, config = pretrained_config(folder, revision)
-        model, missing = load_pretrained(_auto_class(config), folder, directory, config)
+        model, missing = load_pretrained(folder, directory, config)
         if missing:
             raise LearnedSparseError(
                 f"{folder}: not a trained masked-LM (no weights for {', '.join(sorted(missing)[:3])}); "
@@ -229,19 +231,17 @@ class LanguageModel(NetworkTower):
         folder says. With ``lora``, the network is frozen and low-rank adapters are trained.
         """
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
-        model, missing = load_pretrained(_auto_class(config), name, folder, config)
+        model, missing = load_pretrained(name, folder, config)
         if missing and getattr(config, "classifier_bias", None) is False:  # ModernBERT's head has no bias to be offset
             config.classifier_bias = True
-            model, missing = load_pretrained(_auto_class(config), name, folder, config)
+            model, missing = load_pretrained(name, folder, config)
         if missing:
             _initialise_head(model, missing, output_bias)
         if lora is not None:
+            from encoders.backbone.lora import add_lora
+
             add_lora(model, lora)
         return cls(model)
-
-
-def _auto_class(config: Any) -> Any:
-    return transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
 
 
 def _check_decoder(model: Any, decoder: Any) -> None:
@@ -395,13 +395,15 @@ class HiddenStatesKind(TowerKind):
             if not 0 <= layer <= available:
                 raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
         keep_layers(config, max(chosen))
-        model, missing = load_pretrained(transformers.AutoModel, name, folder, config)
+        model, missing = load_pretrained(name, folder, config, transformers.AutoModel)
         absent = sorted(key for key in missing if "pooler" not in key.split("."))
         if absent:
             raise LearnedSparseError(
                 f"{name}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
         if lora is not None:
+            from encoders.backbone.lora import add_lora
+
             add_lora(model, lora)
         return HiddenStates(model, self._make_head(config.hidden_size), chosen)
 
@@ -469,6 +471,8 @@ class TermTable(Tower):
 
 def save_network(model: Any, folder: Path) -> None:
     """Write a normal Hugging Face folder; adapters are merged into its weights."""
+    from encoders.backbone.lora import merged_weights
+
     with quiet():
         model.save_pretrained(folder, state_dict=merged_weights(model))
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,7 @@ class CheckpointNotes:
     vocabulary_size: int
     max_length: dict[str, int]
     """Tokens per side, special tokens included: ``{"query": 256, "document": 256}``."""
-    quantizers: dict[str, Any]
+    quantizers: dict[str, Quantizer | None]
     """``{"query": {"scale": 100.0, "bits": null}, "document": ...}``; null: to be calibrated."""
     recipe: Any = None
     training: Any = None
@@ -110,9 +110,6 @@ class CheckpointNotes:
         for key in ("max_length", "quantizers"):
             if set(getattr(self, key)) != set(SIDES):
                 raise LearnedSparseError(f"{where}: {key}: expected one for each of {' and '.join(SIDES)}")
-        for side, content in self.quantizers.items():
-            if content is not None:
-                parse(Quantizer, content if isinstance(content, Mapping) else {}, f"{where}: quantizers: {side}")
         for side, bag in self.bags.items():
             if (bag.weighting == "table") != (bag.table is not None):
                 raise LearnedSparseError(f"{where}: bags: {side}: 'weighting: table' and 'table' go together")
@@ -161,11 +158,6 @@ class CheckpointNotes:
             "weights_sha256": weights,
             "tokenizer_sha256": tokenizer_sha256(tokenizer),
         } | ({"prompt": self.prompts[side]} if side in self.prompts else {})
-
-    def quantizer(self, side: str) -> Quantizer | None:
-        """The quantizer of one side; None if it has to be calibrated first."""
-        content = self.quantizers.get(side)
-        return None if content is None else Quantizer.from_json(content)
 
 
 def read_notes(folder: Path) -> CheckpointNotes:
@@ -246,7 +238,7 @@ def _foreign(settings: dict[str, Any], size: int, lengths: dict[str, int], **oth
     values: dict[str, Any] = {"architecture": "splade", "towers": {"document": ""}, **others}
     return CheckpointNotes(
         format=FORMAT, settings=settings, vocabulary_size=size, max_length=lengths,
-        quantizers={side: Quantizer(scale).to_json() for side in SIDES}, **values,
+        quantizers=dict.fromkeys(SIDES, Quantizer(scale)), **values,
     )  # fmt: skip
 
 
@@ -255,12 +247,12 @@ def _of_other_tool(folder: Path) -> CheckpointNotes:
         return _sentence_transformers(folder)
     if (folder / _ROUTER).exists():
         _refuse(folder / _ROUTER, f"a Router without {MODULES}")
-    lm = _masked_lm(folder)
+    size, positions, stated = _masked_lm(folder)
     if (folder / IDF).exists():
         # the code in the model cards of opensearch-project/opensearch-neural-sparse-encoding-doc-*
         settings = {"pooling": "max", "query": "bag-of-words", "query_weighting": "idf"}
         return _foreign(
-            {**settings, "block_special_terms": "special"}, lm.size, dict.fromkeys(SIDES, lm.length),
+            {**settings, "block_special_terms": "special"}, size, dict.fromkeys(SIDES, stated or positions),
             towers={"document": "", "query_weights": ""}, unrecorded=("saturation", "block_special_terms"),
         )  # fmt: skip
     tensors = tensor_names(folder, folder) if any(folder.glob("*.safetensors")) else []
@@ -268,11 +260,11 @@ def _of_other_tool(folder: Path) -> CheckpointNotes:
         _refuse(folder, "DeepImpact weighs whole words, which are no tokens of its vocabulary")
     if any(name.startswith(UNICOIL_HEAD) for name in tensors):
         # as Pyserini's UniCoilEncoder: every token but [CLS] is a term; impacts are round(w / 5 * 256)
-        lengths = {"query": min(128, lm.positions), "document": min(512, lm.positions)}
+        lengths = {"query": min(128, positions), "document": min(512, positions)}
         unicoil: dict[str, Any] = {"bow_special_tokens": "separators", "expanded": False}
-        return _foreign(unicoil, lm.size, lengths, architecture="unicoil", scale=51.2)
-    lengths = dict.fromkeys(SIDES, lm.stated or min(256, lm.positions))  # as naver/splade
-    return _foreign({"pooling": "max"}, lm.size, lengths, unrecorded=_UNRECORDED, assumed_length=lm.stated is None)
+        return _foreign(unicoil, size, lengths, architecture="unicoil", scale=51.2)
+    lengths = dict.fromkeys(SIDES, stated or min(256, positions))  # as naver/splade
+    return _foreign({"pooling": "max"}, size, lengths, unrecorded=_UNRECORDED, assumed_length=stated is None)
 
 
 def _sentence_transformers(folder: Path) -> CheckpointNotes:
@@ -300,8 +292,9 @@ def _sentence_transformers(folder: Path) -> CheckpointNotes:
     if rows[0].get("path") != "" or not (isinstance(below, str) and is_name(below)):
         _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
     _check_transformer(folder)
-    lm = _masked_lm(folder)
-    return _foreign(_pooling(folder / below), lm.size, dict.fromkeys(SIDES, lm.length), prompts=_prompts(settings))
+    size, positions, stated = _masked_lm(folder)
+    lengths = dict.fromkeys(SIDES, stated or positions)
+    return _foreign(_pooling(folder / below), size, lengths, prompts=_prompts(settings))
 
 
 def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -322,8 +315,8 @@ def _router(folder: Path) -> CheckpointNotes:
             _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
     kinds = {side: [_class(types[name]) for name in route] for side, route in routes.items()}
     document = _splade_route(folder, path, "document", routes["document"], kinds["document"])
-    settings, lm = _pooling(folder / routes["document"][1]), _masked_lm(document)
-    lengths = {"document": lm.length}
+    size, positions, stated = _masked_lm(document)
+    settings, lengths = _pooling(folder / routes["document"][1]), {"document": stated or positions}
     towers = {"document": routes["document"][0]}
     if routes["query"] == routes["document"]:
         lengths["query"] = lengths["document"]
@@ -340,8 +333,9 @@ def _router(folder: Path) -> CheckpointNotes:
             _refuse(path, "queries and documents are pooled differently")
         towers["query"] = routes["query"][0]
         settings |= {"query": "separate"}
-        lengths["query"] = _masked_lm(query).length
-    return _foreign(settings, lm.size, lengths, towers=towers)
+        _, positions, stated = _masked_lm(query)
+        lengths["query"] = stated or positions
+    return _foreign(settings, size, lengths, towers=towers)
 
 
 def _splade_route(folder: Path, path: Path, side: str, route: Sequence[str], kinds: Sequence[str]) -> Path:
@@ -378,23 +372,11 @@ def _check_tokenizers(document: Path, query: Path) -> None:
         _refuse(query / TOKENIZER, f"tokenizes otherwise than {document / TOKENIZER}")
 
 
-class _MaskedLM(NamedTuple):
-    """What the folder of a masked-LM says of its sizes."""
+def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
+    """Token ids of a masked-LM, the tokens that it can read, and the limit that its folder states.
 
-    size: int
-    """Token ids."""
-    positions: int
-    """Tokens that the model can read."""
-    stated: int | None
-    """Tokens as sentence-transformers read it: ``max_seq_length``, else the limit of the tokenizer."""
-
-    @property
-    def length(self) -> int:
-        """Tokens as the folder says, else as many as the model can read."""
-        return self.stated or self.positions
-
-
-def _masked_lm(folder: Path) -> _MaskedLM:
+    That limit is ``max_seq_length`` of sentence-transformers, else the one of the tokenizer.
+    """
     config = read_config(folder, folder)
     if not isinstance(size := getattr(config, "vocab_size", None), int):
         raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
@@ -402,8 +384,8 @@ def _masked_lm(folder: Path) -> _MaskedLM:
     recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
     length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
     if not isinstance(length, int | float) or length >= _UNLIMITED:
-        return _MaskedLM(size, positions, None)
-    return _MaskedLM(size, positions, int(min(length, positions)))
+        return size, positions, None
+    return size, positions, int(min(length, positions))
 
 
 def _static_length(folder: Path) -> int:
@@ -436,7 +418,7 @@ def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]
 
 def _idf(folder: Path) -> npt.NDArray[np.float32]:
     content, vocabulary = _mapping(folder / IDF), read_tokenizer(folder).get_vocab()
-    weights = np.zeros(_masked_lm(folder).size, np.float32)
+    weights = np.zeros(_masked_lm(folder)[0], np.float32)
     for term, weight in content.items():
         if not isinstance(weight, int | float) or vocabulary.get(term, len(weights)) >= len(weights):
             raise LearnedSparseError(f"{folder / IDF}: {term!r} is no token of the model, or {weight!r} no number")

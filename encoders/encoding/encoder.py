@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from tokenizers import Tokenizer
 from torch import nn
 
 from encoders.backbone.device import (
@@ -24,13 +25,14 @@ from encoders.backbone.device import (
 )
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary, WordFinder, check_vocabulary, tokenize_texts, unwritable_ids
+from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, untruncated, word_spans
 from encoders.encoding.batches import batch_limits, batches, keep_top_k, make_reading, pad
 from encoders.models import architecture_named
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
+from learned_sparse.core.terms import unfit_reason
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class CheckpointEncoder(Encoder):
         self.quantizer = quantizer
         self.uses_expanded = uses_expanded
         self.query_only_settings = query_only_settings
-        self.unwritable = unwritable_ids(terms)
+        self.unwritable = [number for number, term in enumerate(terms) if unfit_reason(term)]
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
         self.truncated = self.dropped = 0
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
@@ -100,7 +102,7 @@ class CheckpointEncoder(Encoder):
         self._limits = batch_limits(default_batch_size(device) if batch_size is None else batch_size, max_texts)
         self.environment = {} if longest_input is None else {"longest_input": longest_input}
         self._device, self._top_k = device, top_k
-        self._finder: WordFinder | None = None
+        self._untruncated: Tokenizer | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
@@ -129,9 +131,9 @@ class CheckpointEncoder(Encoder):
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
-        if self._finder is None:
-            self._finder = WordFinder(self.tokenizer)
-        return self._finder(texts)
+        if self._untruncated is None:
+            self._untruncated = untruncated(self.tokenizer)
+        return word_spans(self._untruncated, texts)
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight."""
@@ -233,7 +235,7 @@ def load_checkpoint_encoder(
     defaults = family.settings()
     unchanged = {name: getattr(defaults, name) for name in family.query_only_settings}
     described = family.towers(dataclasses.replace(chosen, **unchanged), side)
-    quantizer = notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
+    quantizer = notes.quantizers[side] if changed <= family.query_only_settings else family.quantizer(chosen, side)
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,

@@ -13,17 +13,18 @@ from tokenizers import Tokenizer
 from encoders.checkpoints.hub import locate, published_settings
 from encoders.checkpoints.notes import BagNotes, CheckpointNotes, changed_keys, check_sizes, read_notes, read_table
 from encoders.checkpoints.tokenizer import (
-    WordFinder,
     check_vocabulary,
     pair_of,
     read_tokenizer,
     spellings,
-    unwritable_ids,
+    untruncated,
+    word_spans,
 )
 from encoders.encoding.batches import keep_top_k, make_reading
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, Share, SparseBatch
+from learned_sparse.core.terms import unfit_reason
 
 if TYPE_CHECKING:
     from encoders.encoding.encoder import CheckpointEncoder
@@ -94,11 +95,11 @@ class BagOfWordsEncoder(Encoder):
         tokenizer.no_padding()
         self.tokenizer, self.max_length, self.terms = tokenizer, max_length, terms
         self.description, self.quantizer = dict(description or {}), quantizer
-        self.unwritable = unwritable_ids(terms)
+        self.unwritable = [number for number, term in enumerate(terms) if unfit_reason(term)]
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
         self.query_only_settings = frozenset(bag.query_only_settings)
         self.truncated = self.dropped = 0
-        self._finder: WordFinder | None = None
+        self._untruncated: Tokenizer | None = None
         self._counts, self._top_k, self._weights, self._prompt = bag.weighting == "tf", top_k, weights, prompt
         self._in_bag, self._writable = np.ones(len(terms), bool), np.ones(len(terms), bool)
         self._in_bag[list(bag.excluded)] = False
@@ -117,9 +118,9 @@ class BagOfWordsEncoder(Encoder):
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
-        if self._finder is None:
-            self._finder = WordFinder(self.tokenizer)
-        return self._finder(texts)
+        if self._untruncated is None:
+            self._untruncated = untruncated(self.tokenizer)
+        return word_spans(self._untruncated, texts)
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight."""
@@ -174,7 +175,7 @@ def _load_bag_of_words(
         max_length=length,
         top_k=top_k,
         prompt=notes.prompts.get(side, ""),
-        quantizer=notes.quantizer(side) if changed <= set(bag.query_only_settings) else default_quantizer,
+        quantizer=notes.quantizers[side] if changed <= set(bag.query_only_settings) else default_quantizer,
         description=notes.description(folder, side, settings, tables, tokenizer)
         | {"scoring": bag.scoring, "max_length": length, "dtype": "fp32", "top_k": top_k},
     )

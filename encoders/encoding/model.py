@@ -129,7 +129,7 @@ def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
         settings=as_json(model.settings),
         vocabulary_size=size,
         max_length=model.max_length,
-        quantizers={side: None if kept is None else kept.to_json() for side, kept in model.quantizers.items()},
+        quantizers=model.quantizers,
         recipe=model.recipe,
         training=model.training,
         bags=_bags(model, folder, size),
@@ -167,7 +167,7 @@ def load_checkpoint(
         load_tokenizer(folder / notes.towers.get("document", "")),
         max_length=notes.max_length,
         quantizers={
-            side: notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
+            side: notes.quantizers[side] if changed <= family.query_only_settings else family.quantizer(chosen, side)
             for side in SIDES
         },
         recipe=notes.recipe,
