@@ -1,11 +1,10 @@
-"""Device, data type and precision of a model, its random numbers, and compilation by torch.compile."""
+"""Device, data type and precision of a model, and its random numbers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,9 +12,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.machine import processors
-
-if TYPE_CHECKING:
-    from encoders.backbone.towers import Tower
 
 DTYPE_VARIABLE = "LEARNED_SPARSE_DTYPE"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -137,16 +133,3 @@ def set_random_state(state: Tensor, device: torch.device) -> bool:
         return False
     module.set_rng_state(of_device, device)
     return True
-
-
-def compile_towers(towers: Mapping[str, Tower], name: str) -> None:
-    """Compile the networks of ``towers`` in place; a missing compiler is an error that opens with ``name``."""
-    for tower in towers.values():
-        try:
-            tower.compile_network()
-        except RuntimeError as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise LearnedSparseError(
-                f"{name}: torch.compile failed ({reason}); it needs Triton on CUDA, else a C++ compiler such as "
-                "g++: install it, or omit --compile"
-            ) from error

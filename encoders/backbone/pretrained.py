@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from tokenizers.processors import BertProcessing
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.checkpoints.hub import PICKLE, locate, read_config, refuse_code, weight_files
+from encoders.checkpoints.hub import locate, read_config, refuse_code, tensor_names
 from learned_sparse.core.errors import LearnedSparseError
 
 Attention = Literal["bidirectional", "echo", "causal"]
@@ -54,7 +54,7 @@ def pretrained_config(
     model is no language model, or if it has fewer layers.
     """
     folder = locate(name, revision)
-    tensors = _tensor_names(folder, name)
+    tensors = tensor_names(folder, name)
     config = read_config(folder, name)
     if is_causal(config):
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
@@ -69,7 +69,12 @@ def pretrained_config(
         if attention is not None:
             # transformers 5.2 and sentence-transformers read is_causal; echo_input is ours
             config.is_causal, config.echo_input = attention != "bidirectional", attention == "echo"
-    _check_layers(tensors, config, name)
+    layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
+    if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
+        raise LearnedSparseError(  # transformers leaves the others out silently
+            f"{name}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
+            "copy or download both again"
+        )
     if num_hidden_layers is not None:
         if not 0 < num_hidden_layers <= config.num_hidden_layers:
             raise LearnedSparseError(
@@ -90,16 +95,17 @@ def keep_layers(config: Any, number: int) -> None:
             ) from error
 
 
-def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any) -> tuple[Any, frozenset[str]]:
-    """A model of transformers' ``auto_class`` in float32, and the names of parameters that its files lack.
+def load_pretrained(name: str | Path, folder: Path, config: Any, auto_class: Any = None) -> tuple[Any, frozenset[str]]:
+    """A language model of transformers, or one of ``auto_class``, in float32; and parameters that its files lack.
 
     Raises if the weights do not fit the configuration, or if one is NaN or infinite.
     """
     safe = any(folder.glob("*.safetensors"))
     options = {"use_safetensors": safe, "weights_only": True, "trust_remote_code": False, "dtype": torch.float32}
+    lm: Any = transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
     with quiet():
         try:
-            model, loading = auto_class.from_pretrained(
+            model, loading = (auto_class or lm).from_pretrained(
                 folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
         except MemoryError:
@@ -131,25 +137,6 @@ def read_tensors(folder: Path, name: str, *, prefix: bool = False) -> Iterator[A
                     yield file.get_tensor(key)
                 elif prefix and key.startswith(name):
                     yield key.removeprefix(name), file.get_tensor(key)
-
-
-def _tensor_names(folder: Path, name: str | Path) -> list[str]:
-    """Names of all tensors of a model; those of pickles are read with torch's unpickler for tensors only."""
-    names = []
-    for path in weight_files(folder, name):
-        if path.name == PICKLE:
-            try:
-                names += list(torch.load(path, map_location="meta", weights_only=True))
-            except Exception as error:  # of any kind: the content of a pickle decides
-                reason = " ".join(str(error).split())[:200]
-                raise LearnedSparseError(
-                    f"{path}: not a pickle of tensors alone, and code in a pickle is never run ({reason}); "
-                    "use a revision that has safetensors (many repositories: --revision refs/pr/1)"
-                ) from error
-        else:
-            with safe_open(path, framework="np") as file:
-                names += list(file.keys())
-    return names
 
 
 def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:
@@ -247,16 +234,6 @@ def unsupported(model: Any, reason: str) -> LearnedSparseError:
         f"backbone type {model.config.model_type!r} is not supported: {reason}; use for instance BERT, RoBERTa, "
         "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa, ModernBERT, Qwen3 or Llama"
     )
-
-
-def _check_layers(tensors: Iterable[str], config: Any, name: str | Path) -> None:
-    """Raise if the weights have more layers than the configuration; transformers leaves the others out silently."""
-    layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
-    if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
-        raise LearnedSparseError(
-            f"{name}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
-            "copy or download both again"
-        )
 
 
 @contextmanager

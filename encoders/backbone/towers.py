@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import transformers
@@ -13,7 +13,6 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from encoders.backbone.lora import Lora, add_lora, merged_weights
 from encoders.backbone.pretrained import (
     OUTPUT_BIAS,
     Attention,
@@ -33,6 +32,9 @@ from encoders.checkpoints.notes import TABLE, UNICOIL_HEAD, read_table
 from encoders.head.screen import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write
+
+if TYPE_CHECKING:
+    from encoders.backbone.lora import Lora
 
 HEAD = "head.safetensors"
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
@@ -75,14 +77,6 @@ class Tower(nn.Module):
         """Compute layers again in the backward pass instead of keeping their results; False without layers."""
         return False
 
-    @property
-    def screened(self) -> bool | None:
-        """Whether terms are screened in int8; None until it is measured, or without such a head."""
-        return None
-
-    def compile_network(self) -> None:
-        """Compile the forward pass for batches of any size and run it once."""
-
     def prepare_for_inference(self) -> None:
         """Make the tower ready to encode on a CPU; it can no longer be trained or saved."""
 
@@ -93,21 +87,11 @@ class TowerKind(Protocol):
     def load(self, folder: Path) -> Tower:
         """Read ``towers/NAME/`` of a checkpoint."""
 
-    def from_backbone(
-        self,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        num_hidden_layers: int | None = None,
-        output_bias: float = OUTPUT_BIAS,
-        attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,
-    ) -> Tower:
+    def from_backbone(self, name: str | Path, *_: Any, **options: Any) -> Tower:
         """Create a tower from a folder, a Hub id or a published model; draws from torch's random generator.
 
-        ``num_hidden_layers`` keeps only the first layers. ``output_bias`` is that of an added masked-LM head.
-        ``attention`` is for decoder LMs only; ``None``: as the folder says. With ``lora``, the
-        network is frozen and low-rank adapters are trained.
+        The options are those of ``encoders.encoding.model.new_model``: ``revision``, ``num_hidden_layers``,
+        ``output_bias``, ``attention`` and ``lora``. A tower ignores those that it has no use for.
         """
 
 
@@ -142,13 +126,6 @@ class NetworkTower(Tower):
                 "again; set gradient_checkpointing: false"
             ) from error
         return True
-
-    def compile_network(self) -> None:
-        """Compile the network."""
-        self.model.compile(dynamic=True)
-        ids = torch.ones(2, 8, dtype=torch.long, device=self.model.device)
-        with torch.inference_mode():
-            self(ids, torch.ones_like(ids))
 
     def prepare_for_inference(self) -> None:
         """Pack the weights of the network."""
@@ -198,11 +175,6 @@ class LanguageModel(NetworkTower):
         """The number of dimensions."""
         return self.decoder.out_features
 
-    @property
-    def screened(self) -> bool | None:
-        """Whether ``screen`` is used; None until it is measured."""
-        return None if self.screen is None else self.screen.used
-
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
         (states,) = in_length_groups(lambda ids, mask: (_logits(self.model, ids, mask),), input_ids, attention_mask)
@@ -228,7 +200,7 @@ class LanguageModel(NetworkTower):
     def load(cls, folder: str | Path, revision: str | None = None) -> LanguageModel:
         """A tower from a folder or Hub id; a model without a trained head over the vocabulary is an error."""
         directory, config = pretrained_config(folder, revision)
-        model, missing = load_pretrained(_auto_class(config), folder, directory, config)
+        model, missing = load_pretrained(folder, directory, config)
         if missing:
             raise LearnedSparseError(
                 f"{folder}: not a trained masked-LM (no weights for {', '.join(sorted(missing)[:3])}); "
@@ -251,25 +223,25 @@ class LanguageModel(NetworkTower):
         attention: Attention | None = "bidirectional",
         lora: Lora | None = None,
     ) -> LanguageModel:
-        """See ``TowerKind``.
+        """A tower from a folder, a Hub id or a published model.
 
         A backbone without masked-LM head gets one that starts as lexical matching: each hidden state scores the
         vocabulary by the input embeddings. ``output_bias`` sets how many terms have a positive score.
+        ``num_hidden_layers`` keeps only the first layers. ``attention`` is for decoder LMs only; ``None``: as the
+        folder says. With ``lora``, the network is frozen and low-rank adapters are trained.
         """
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
-        model, missing = load_pretrained(_auto_class(config), name, folder, config)
+        model, missing = load_pretrained(name, folder, config)
         if missing and getattr(config, "classifier_bias", None) is False:  # ModernBERT's head has no bias to be offset
             config.classifier_bias = True
-            model, missing = load_pretrained(_auto_class(config), name, folder, config)
+            model, missing = load_pretrained(name, folder, config)
         if missing:
             _initialise_head(model, missing, output_bias)
         if lora is not None:
+            from encoders.backbone.lora import add_lora
+
             add_lora(model, lora)
         return cls(model)
-
-
-def _auto_class(config: Any) -> Any:
-    return transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
 
 
 def _check_decoder(model: Any, decoder: Any) -> None:
@@ -409,34 +381,31 @@ class HiddenStatesKind(TowerKind):
         *,
         revision: str | None = None,
         num_hidden_layers: int | None = None,
-        output_bias: float = OUTPUT_BIAS,  # noqa: ARG002  (there are no outputs over the vocabulary)
         attention: Attention | None = "bidirectional",
         lora: Lora | None = None,
+        **_: Any,
     ) -> HiddenStates:
         """See ``TowerKind``."""
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
         if getattr(config, "echo_input", False):
             raise LearnedSparseError(f"{name}: attention: echo is for architectures with a vocabulary head")
         chosen = [config.num_hidden_layers] if self._layers is None else self._layers
-        keep_layers(config, _highest(name, chosen, config.num_hidden_layers))
-        model, missing = load_pretrained(transformers.AutoModel, name, folder, config)
+        available = config.num_hidden_layers
+        for layer in chosen:
+            if not 0 <= layer <= available:
+                raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
+        keep_layers(config, max(chosen))
+        model, missing = load_pretrained(name, folder, config, transformers.AutoModel)
         absent = sorted(key for key in missing if "pooler" not in key.split("."))
         if absent:
             raise LearnedSparseError(
                 f"{name}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
         if lora is not None:
+            from encoders.backbone.lora import add_lora
+
             add_lora(model, lora)
         return HiddenStates(model, self._make_head(config.hidden_size), chosen)
-
-
-def _highest(name: str | Path, layers: Sequence[int], available: int) -> int:
-    if not layers:
-        raise LearnedSparseError(f"{name}: no layers given; give layers from 0 to {available}")
-    for layer in layers:
-        if not 0 <= layer <= available:
-            raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
-    return max(layers)
 
 
 def _load_head(head: nn.Module, folder: Path) -> None:
@@ -495,22 +464,15 @@ class TermTable(Tower):
         return table
 
     @classmethod
-    def from_backbone(
-        cls,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        num_hidden_layers: int | None = None,
-        output_bias: float = OUTPUT_BIAS,  # noqa: ARG003  (there is no network)
-        attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,  # noqa: ARG003
-    ) -> TermTable:
+    def from_backbone(cls, name: str | Path, *, revision: str | None = None, **_: Any) -> TermTable:
         """A table for the vocabulary of a backbone."""
-        return cls(pretrained_config(name, revision, num_hidden_layers, attention)[1].vocab_size)
+        return cls(pretrained_config(name, revision, attention="bidirectional")[1].vocab_size)
 
 
 def save_network(model: Any, folder: Path) -> None:
     """Write a normal Hugging Face folder; adapters are merged into its weights."""
+    from encoders.backbone.lora import merged_weights
+
     with quiet():
         model.save_pretrained(folder, state_dict=merged_weights(model))
 

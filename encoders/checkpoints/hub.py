@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError, safe_open
+
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import check_name, checkpoint_folder, is_name, read_json, sha256
@@ -77,11 +79,8 @@ def resolve_checkpoint(checkpoint: str) -> str:
 def _named(name: str) -> str | None:
     if is_name(name) and (folder := checkpoint_folder(name)).is_dir():
         return str(folder)
-    return _encoders()[name].hub if name in _encoders() else None
-
-
-def _encoders() -> dict[str, Published]:
-    return {name: entry for name, entry in catalogue().items() if entry.queries is not None}
+    entry = catalogue().get(name)
+    return entry.hub if entry and entry.queries else None
 
 
 def default_checkpoint(model: str) -> str:
@@ -95,7 +94,8 @@ def default_checkpoint(model: str) -> str:
         way_out = f"; python -m encoders.train --recipe {model} trains it"
     else:
         trained = {path.name for path in folder.glob("*") if path.is_dir() and is_name(path.name)}
-        way_out, nearest = ", and no published one", did_you_mean(model, trained.union(_encoders()))
+        encoders = {name for name, entry in catalogue().items() if entry.queries}
+        way_out, nearest = ", and no published one", did_you_mean(model, trained | encoders)
     raise LearnedSparseError(
         f"no model {model!r} in {folder}{way_out}; --checkpoint names a folder or a Hub id, and LEARNED_SPARSE_HOME "
         f"another home folder{nearest}"
@@ -111,7 +111,7 @@ def published_settings(name: str, unrecorded: Collection[str], side: Side = "doc
     return {key: value for key, value in settings.items() if key in unrecorded}
 
 
-def packaged_folder(entry: Published) -> Path | None:
+def _packaged_folder(entry: Published) -> Path | None:
     """The folder of a checkpoint in its installed package, which is not imported; None without the package."""
     if entry.package is None:
         return None
@@ -122,29 +122,23 @@ def packaged_folder(entry: Published) -> Path | None:
     path = next((Path(str(file.locate())) for file in files if file.as_posix() == entry.file), None)
     if path is None or not path.is_file():
         raise LearnedSparseError(f"package {entry.package} has no {entry.file}; reinstall it")
-    if (digest := _digest(path)) != entry.sha256:
+    if (digest := sha256(path)) != entry.sha256:
         raise LearnedSparseError(
             f"{path}: sha256 is {digest}, not that of the published weights; reinstall {entry.package}"
         )
     return path.parent
 
 
-@functools.cache
-def _digest(path: Path) -> str:
-    """Once in a process for each file."""
-    return sha256(path)
-
-
 def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str] = _PATTERNS) -> Path:
     """The folder ``name``, or the files of a published checkpoint, by its name in the catalogue or its Hub id.
 
-    They are those of an installed package (``packaged_folder``), unless ``revision`` names others, or else a local copy
-    of the files on the Hub that match ``patterns``. Raises ``LearnedSparseError`` if there is nothing of these.
+    They are those of its installed package, unless ``revision`` names others, or else a local copy of the files on the
+    Hub that match ``patterns``. Raises ``LearnedSparseError`` if there is nothing of these.
     """
     if Path(name).is_dir():
         return Path(name)
     entry = published(str(name))
-    if entry and not revision and (folder := packaged_folder(entry)):
+    if entry and not revision and (folder := _packaged_folder(entry)):
         return folder
     if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or os.path.lexists(name):
         raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as rasyosef/splade-small")
@@ -166,14 +160,14 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
         ) from error
 
 
-def weight_files(folder: Path, name: str | Path) -> list[Path]:
-    """The safetensors files of ``folder``, whose headers are checked, or else ``PICKLE``.
+def tensor_names(folder: Path, name: str | Path) -> list[str]:
+    """Names of all tensors in the safetensors files of ``folder``, whose headers are checked, or else in ``PICKLE``.
 
     Raises an error that lists the alternatives if there are neither; ``name`` is the name of ``folder`` in messages.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files and (folder / PICKLE).is_file():
-        return [folder / PICKLE]
+        return _names_in_pickle(folder / PICKLE)
     if not files:
         if folder_kind(folder) == "a checkpoint":
             raise LearnedSparseError(
@@ -182,9 +176,30 @@ def weight_files(folder: Path, name: str | Path) -> list[Path]:
         raise LearnedSparseError(f"{name}: no *.safetensors or {PICKLE}; copy or download the weights")
     for index in folder.glob("*.safetensors.index.json"):
         _check_index(index)
+    names = []
     for path in files:
-        safetensors_names(path)
-    return files
+        try:
+            with safe_open(path, framework="np") as file:  # checks sizes and offsets in the header
+                names += list(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise LearnedSparseError(
+                f"{path}: weights cannot be read ({_first_line(error)}); copy or download them again"
+            ) from error
+    return names
+
+
+def _names_in_pickle(path: Path) -> list[str]:
+    """The names of tensors alone are read, with torch's unpickler for them."""
+    import torch
+
+    try:
+        return list(torch.load(path, map_location="meta", weights_only=True))
+    except Exception as error:  # of any kind: the content of a pickle decides
+        reason = " ".join(str(error).split())[:200]
+        raise LearnedSparseError(
+            f"{path}: not a pickle of tensors alone, and code in a pickle is never run ({reason}); "
+            "use a revision that has safetensors (many repositories: --revision refs/pr/1)"
+        ) from error
 
 
 def read_config(folder: Path, name: str | Path) -> Any:
@@ -219,19 +234,6 @@ def _check_index(path: Path) -> None:
     for file in sorted(set(map(str, files.values()))):
         if not is_name(file) or not file.endswith(".safetensors") or not (path.parent / file).is_file():
             raise LearnedSparseError(f"{path}: {file!r} is no safetensors file beside it; copy or download it again")
-
-
-def safetensors_names(path: Path) -> list[str]:
-    """Names of the tensors in a safetensors file; raise if its header is damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:  # checks sizes and offsets in the header
-            return list(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise LearnedSparseError(
-            f"{path}: weights cannot be read ({_first_line(error)}); copy or download them again"
-        ) from error
 
 
 def _first_line(error: Exception) -> str:

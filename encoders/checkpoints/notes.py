@@ -9,6 +9,7 @@ sentence-transformers 5 and 6 (``modules.json``; a ``Router`` has a module list 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from encoders.checkpoints.hub import locate, published, read_config, safetensors_names
+from encoders.checkpoints.hub import locate, published, read_config, tensor_names
 from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer, tokenizer_sha256
-from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import is_name, read_json, read_record, sha256, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
@@ -84,7 +85,7 @@ class CheckpointNotes:
     vocabulary_size: int
     max_length: dict[str, int]
     """Tokens per side, special tokens included: ``{"query": 256, "document": 256}``."""
-    quantizers: dict[str, Any]
+    quantizers: dict[str, Quantizer | None]
     """``{"query": {"scale": 100.0, "bits": null}, "document": ...}``; null: to be calibrated."""
     recipe: Any = None
     training: Any = None
@@ -109,9 +110,6 @@ class CheckpointNotes:
         for key in ("max_length", "quantizers"):
             if set(getattr(self, key)) != set(SIDES):
                 raise LearnedSparseError(f"{where}: {key}: expected one for each of {' and '.join(SIDES)}")
-        for side, content in self.quantizers.items():
-            if content is not None:
-                parse(Quantizer, content if isinstance(content, Mapping) else {}, f"{where}: quantizers: {side}")
         for side, bag in self.bags.items():
             if (bag.weighting == "table") != (bag.table is not None):
                 raise LearnedSparseError(f"{where}: bags: {side}: 'weighting: table' and 'table' go together")
@@ -140,34 +138,26 @@ class CheckpointNotes:
             )
         return folder / self.towers[tower]
 
-    def tokenizer_folder(self, folder: Path) -> Path:
-        """The folder of the tokenizer; of another tool, that of the document's tower."""
-        return folder / self.towers.get("document", "")
-
-    def weights_sha256(self, folder: Path, tower: str) -> dict[str, str]:
-        """SHA-256 of the weights of a tower by file name; for files that ``check_files`` checked the recorded one."""
-        files = self.tower_folder(folder, tower)
-        return {
-            path.name: self.files.get(path.relative_to(folder).as_posix()) or sha256(path)
-            for path in sorted(path for pattern in _WEIGHTS for path in files.glob(pattern))
-        }
-
     def description(
         self, folder: Path, side: str, settings: Mapping[str, Any], towers: Iterable[str], tokenizer: Any
     ) -> dict[str, Any]:
-        """What the description of vectors says of the checkpoint; ``towers`` are those that the vectors depend on."""
+        """What the description of vectors says of the checkpoint; ``towers`` are those that the vectors depend on.
+
+        For files that ``check_files`` checked, the SHA-256 is the recorded one.
+        """
+        weights: dict[str, dict[str, str]] = {}
+        for tower in towers:
+            files = [path for pattern in _WEIGHTS for path in self.tower_folder(folder, tower).glob(pattern)]
+            weights[tower] = {
+                path.name: self.files.get(path.relative_to(folder).as_posix()) or sha256(path) for path in sorted(files)
+            }
         return {
             "architecture": self.architecture,
             "settings": dict(settings),
             "side": side,
-            "weights_sha256": {tower: self.weights_sha256(folder, tower) for tower in towers},
+            "weights_sha256": weights,
             "tokenizer_sha256": tokenizer_sha256(tokenizer),
         } | ({"prompt": self.prompts[side]} if side in self.prompts else {})
-
-    def quantizer(self, side: str) -> Quantizer | None:
-        """The quantizer of one side; None if it has to be calibrated first."""
-        content = self.quantizers.get(side)
-        return None if content is None else Quantizer.from_json(content)
 
 
 def read_notes(folder: Path) -> CheckpointNotes:
@@ -213,14 +203,10 @@ def write_notes(folder: Path, notes: CheckpointNotes) -> None:
     write_record(folder / NOTES, {key: value for key, value in content.items() if key not in left_out})
 
 
-def hash_files(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """``CheckpointNotes.files`` for ``files`` in ``folder``."""
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)}
-
-
 def as_json(settings: Any) -> dict[str, Any]:
     """A settings dataclass with JSON values: tuples become lists, paths strings."""
-    return {key: _plain(value) for key, value in dataclasses.asdict(settings).items()}
+    content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
+    return content
 
 
 def check_sizes(name: str, max_length: int, top_k: int | None, limit: int | None = None) -> None:
@@ -237,19 +223,13 @@ def changed_keys(
     """The settings that differ. A difference outside ``changeable`` is an error that lists what may be changed."""
     changed = frozenset(key for key in after if key not in before or after[key] != before[key])
     for key in sorted(changed - set(changeable)):
+        if key not in before:
+            raise LearnedSparseError(f"{name}: unknown setting {key!r}{did_you_mean(key, before)}")
         allowed = ", ".join(sorted(changeable)) or "nothing"
         raise LearnedSparseError(
             f"{name}: {key!r} belongs to how the model was trained and cannot be changed; changeable: {allowed}"
         )
     return changed
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def _foreign(settings: dict[str, Any], size: int, lengths: dict[str, int], **others: Any) -> CheckpointNotes:
@@ -258,7 +238,7 @@ def _foreign(settings: dict[str, Any], size: int, lengths: dict[str, int], **oth
     values: dict[str, Any] = {"architecture": "splade", "towers": {"document": ""}, **others}
     return CheckpointNotes(
         format=FORMAT, settings=settings, vocabulary_size=size, max_length=lengths,
-        quantizers={side: Quantizer(scale).to_json() for side in SIDES}, **values,
+        quantizers=dict.fromkeys(SIDES, Quantizer(scale)), **values,
     )  # fmt: skip
 
 
@@ -267,24 +247,23 @@ def _of_other_tool(folder: Path) -> CheckpointNotes:
         return _sentence_transformers(folder)
     if (folder / _ROUTER).exists():
         _refuse(folder / _ROUTER, f"a Router without {MODULES}")
-    size = _vocabulary_size(folder)
+    size, positions, stated = _masked_lm(folder)
     if (folder / IDF).exists():
         # the code in the model cards of opensearch-project/opensearch-neural-sparse-encoding-doc-*
         settings = {"pooling": "max", "query": "bag-of-words", "query_weighting": "idf"}
         return _foreign(
-            {**settings, "block_special_terms": "special"}, size, dict.fromkeys(SIDES, _length(folder)),
+            {**settings, "block_special_terms": "special"}, size, dict.fromkeys(SIDES, stated or positions),
             towers={"document": "", "query_weights": ""}, unrecorded=("saturation", "block_special_terms"),
         )  # fmt: skip
-    tensors = [name for path in folder.glob("*.safetensors") for name in safetensors_names(path)]
+    tensors = tensor_names(folder, folder) if any(folder.glob("*.safetensors")) else []
     if any(name.startswith(_DEEP_IMPACT_HEAD) for name in tensors):
         _refuse(folder, "DeepImpact weighs whole words, which are no tokens of its vocabulary")
     if any(name.startswith(UNICOIL_HEAD) for name in tensors):
         # as Pyserini's UniCoilEncoder: every token but [CLS] is a term; impacts are round(w / 5 * 256)
-        lengths = {"query": min(128, _positions(folder)), "document": min(512, _positions(folder))}
+        lengths = {"query": min(128, positions), "document": min(512, positions)}
         unicoil: dict[str, Any] = {"bow_special_tokens": "separators", "expanded": False}
         return _foreign(unicoil, size, lengths, architecture="unicoil", scale=51.2)
-    stated = _stated_length(folder)
-    lengths = dict.fromkeys(SIDES, stated or min(256, _positions(folder)))  # as naver/splade
+    lengths = dict.fromkeys(SIDES, stated or min(256, positions))  # as naver/splade
     return _foreign({"pooling": "max"}, size, lengths, unrecorded=_UNRECORDED, assumed_length=stated is None)
 
 
@@ -313,8 +292,9 @@ def _sentence_transformers(folder: Path) -> CheckpointNotes:
     if rows[0].get("path") != "" or not (isinstance(below, str) and is_name(below)):
         _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
     _check_transformer(folder)
-    lengths = dict.fromkeys(SIDES, _length(folder))
-    return _foreign(_pooling(folder / below), _vocabulary_size(folder), lengths, prompts=_prompts(settings))
+    size, positions, stated = _masked_lm(folder)
+    lengths = dict.fromkeys(SIDES, stated or positions)
+    return _foreign(_pooling(folder / below), size, lengths, prompts=_prompts(settings))
 
 
 def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -335,7 +315,8 @@ def _router(folder: Path) -> CheckpointNotes:
             _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
     kinds = {side: [_class(types[name]) for name in route] for side, route in routes.items()}
     document = _splade_route(folder, path, "document", routes["document"], kinds["document"])
-    settings, lengths = _pooling(folder / routes["document"][1]), {"document": _length(document)}
+    size, positions, stated = _masked_lm(document)
+    settings, lengths = _pooling(folder / routes["document"][1]), {"document": stated or positions}
     towers = {"document": routes["document"][0]}
     if routes["query"] == routes["document"]:
         lengths["query"] = lengths["document"]
@@ -352,8 +333,9 @@ def _router(folder: Path) -> CheckpointNotes:
             _refuse(path, "queries and documents are pooled differently")
         towers["query"] = routes["query"][0]
         settings |= {"query": "separate"}
-        lengths["query"] = _length(query)
-    return _foreign(settings, _vocabulary_size(document), lengths, towers=towers)
+        _, positions, stated = _masked_lm(query)
+        lengths["query"] = stated or positions
+    return _foreign(settings, size, lengths, towers=towers)
 
 
 def _splade_route(folder: Path, path: Path, side: str, route: Sequence[str], kinds: Sequence[str]) -> Path:
@@ -390,18 +372,20 @@ def _check_tokenizers(document: Path, query: Path) -> None:
         _refuse(query / TOKENIZER, f"tokenizes otherwise than {document / TOKENIZER}")
 
 
-def _length(folder: Path) -> int:
-    """Tokens of a masked-LM: as the folder says, else as many as the model can read."""
-    return _stated_length(folder) or _positions(folder)
+def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
+    """Token ids of a masked-LM, the tokens that it can read, and the limit that its folder states.
 
-
-def _stated_length(folder: Path) -> int | None:
-    """Tokens of a masked-LM as sentence-transformers read it: ``max_seq_length``, else the limit of the tokenizer."""
+    That limit is ``max_seq_length`` of sentence-transformers, else the one of the tokenizer.
+    """
+    config = read_config(folder, folder)
+    if not isinstance(size := getattr(config, "vocab_size", None), int):
+        raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
+    positions = int(getattr(config, "max_position_embeddings", None) or _POSITIONS)
     recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
     length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
     if not isinstance(length, int | float) or length >= _UNLIMITED:
-        return None
-    return int(min(length, _positions(folder)))
+        return size, positions, None
+    return size, positions, int(min(length, positions))
 
 
 def _static_length(folder: Path) -> int:
@@ -409,17 +393,6 @@ def _static_length(folder: Path) -> int:
     length = _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length", _UNLIMITED)
     limit = length if isinstance(length, int | float) else _UNLIMITED
     return int(min(limit, _UNLIMITED)) + int(read_tokenizer(folder).num_special_tokens_to_add(False))
-
-
-def _positions(folder: Path) -> int:
-    return int(getattr(read_config(folder, folder), "max_position_embeddings", None) or _POSITIONS)
-
-
-def _vocabulary_size(folder: Path) -> int:
-    config = read_config(folder, folder)
-    if not isinstance(size := getattr(config, "vocab_size", None), int):
-        raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
-    return size
 
 
 def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]:
@@ -445,7 +418,7 @@ def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]
 
 def _idf(folder: Path) -> npt.NDArray[np.float32]:
     content, vocabulary = _mapping(folder / IDF), read_tokenizer(folder).get_vocab()
-    weights = np.zeros(_vocabulary_size(folder), np.float32)
+    weights = np.zeros(_masked_lm(folder)[0], np.float32)
     for term, weight in content.items():
         if not isinstance(weight, int | float) or vocabulary.get(term, len(weights)) >= len(weights):
             raise LearnedSparseError(f"{folder / IDF}: {term!r} is no token of the model, or {weight!r} no number")

@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint, without transformers: its file, its hash, its vocabulary, and pairs of texts."""
+"""The tokenizer of a checkpoint, without transformers: file, hash and vocabulary, pairs of texts, words of texts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from learned_sparse.core.encoder import Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
-from learned_sparse.core.terms import unfit_reason
 
 TOKENIZER = "tokenizer.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -35,19 +36,24 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         raise LearnedSparseError(f"{path}: not a readable tokenizer: {error}") from error
 
 
+def untruncated(tokenizer: Any) -> Tokenizer | None:
+    """A copy without truncation and padding, by the package tokenizers; None of a tokenizer written in Python."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not isinstance(backend, Tokenizer):
+        return None
+    copy = Tokenizer.from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
+
+
 def tokenizer_sha256(tokenizer: Any) -> str:
     """Hash of everything that decides how a tokenizer (of transformers or of tokenizers) splits text.
 
     Truncation and padding are left out: each call sets them.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not isinstance(backend, Tokenizer):  # a tokenizer written in Python
-        text = repr(sorted(tokenizer.get_vocab().items()))
-    else:
-        copy = Tokenizer.from_str(backend.to_str())
-        copy.no_truncation()
-        copy.no_padding()
-        text = copy.to_str()
+    copy = untruncated(tokenizer)
+    text = repr(sorted(tokenizer.get_vocab().items())) if copy is None else copy.to_str()
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -113,11 +119,6 @@ def check_vocabulary(vocabulary: Mapping[str, int], dimensions: int, recorded: i
         )
 
 
-def unwritable_ids(terms: Sequence[str]) -> list[int]:
-    """Dimensions whose terms Lucene cannot store."""
-    return [number for number, term in enumerate(terms) if unfit_reason(term)]
-
-
 def pair_of(text: str) -> str | tuple[str, str]:
     r"""``(text, expansion)`` if ``text`` carries an expansion (``Document.with_expanded``), else ``text``.
 
@@ -153,3 +154,15 @@ def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], *, promp
     pairs = [pair_of(prompt + text) for text in texts]
     with _LOCK:
         return tokenizer(pairs, **options)
+
+
+def word_spans(tokenizer: Tokenizer | None, texts: Sequence[str]) -> list[list[Word]]:
+    """Words of each text in order, as an ``untruncated`` tokenizer splits them; a punctuation mark is a word."""
+    if tokenizer is None:
+        raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
+    words = []
+    for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
+        tokens = zip(encoding.word_ids, encoding.offsets, strict=True)
+        spans = ([span for _, span in word] for _, word in groupby(tokens, key=lambda token: token[0]))
+        words.append([(min(start for start, _ in word), max(end for _, end in word), len(word)) for word in spans])
+    return words

@@ -1,50 +1,43 @@
-"""Texts of similar length as padded batches of token ids, and the largest weights of sparse rows."""
+"""Texts of similar length as padded batches; the largest weights of sparse rows, and where they come from."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
+
+Entry = tuple[int, Share]
+"""A dimension, and the contribution of one token to its weight."""
 
 
-@dataclass(frozen=True)
-class BatchSize:
-    """At most ``count`` tokens (padding included; a longer text is a batch by itself), or at most ``count`` texts."""
+def batch_limits(batch_size: str | int, max_texts: int) -> tuple[int | None, int]:
+    """At most so many tokens (padding included) and so many texts; ``max_texts`` if tokens are counted.
 
-    count: int
-    unit: str
+    >>> batch_limits("4096t", 900), batch_limits(32, 900)
+    ((4096, 900), (None, 32))
+    """
+    match = re.fullmatch(r"([1-9]\d*)(t?)", str(batch_size))
+    if match is None:
+        raise LearnedSparseError(f"batch size {batch_size!r}: give a number of texts (32) or of tokens (4096t)")
+    return (int(match[1]), max_texts) if match[2] else (None, int(match[1]))
 
-    @classmethod
-    def parse(cls, value: str | int) -> BatchSize:
-        """``"4096t"`` is tokens, ``32`` or ``"32"`` texts.
 
-        >>> BatchSize.parse("4096t"), BatchSize.parse(32)
-        (BatchSize(count=4096, unit='tokens'), BatchSize(count=32, unit='texts'))
-        """
-        match = re.fullmatch(r"([1-9]\d*)(t?)", str(value))
-        if match is None:
-            raise LearnedSparseError(f"batch size {value!r}: give a number of texts (32) or of tokens (4096t)")
-        return cls(int(match[1]), "tokens" if match[2] else "texts")
-
-    def batches(self, lengths: npt.NDArray[np.int64], max_texts: int | None = None) -> Iterator[npt.NDArray[np.int64]]:
-        """Indices of texts with these ``lengths``, longest first, in batches.
-
-        ``max_texts`` limits the texts of a batch if tokens are counted.
-        """
-        order = np.argsort(-lengths, kind="stable")
-        start = 0
-        while start < len(order):
-            longest = max(int(lengths[order[start]]), 1)
-            by_tokens = min(max(self.count // longest, 1), max_texts or self.count)
-            texts = self.count if self.unit == "texts" else by_tokens
-            yield order[start : start + texts]
-            start += texts
+def batches(lengths: npt.NDArray[np.int64], max_tokens: int | None, max_texts: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Indices of texts with these ``lengths``, longest first; a text of more than ``max_tokens`` is a batch alone."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(int(lengths[order[start]]), 1)
+        texts = max_texts if max_tokens is None else min(max(max_tokens // longest, 1), max_texts)
+        yield order[start : start + texts]
+        start += texts
 
 
 def pad(
@@ -78,3 +71,57 @@ def keep_top_k(batch: SparseBatch, k: int) -> SparseBatch:
     kept = np.sort(order[rank < k])
     indptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, k))]).astype(np.int64)
     return SparseBatch(indptr, batch.indices[kept], batch.values[kept], batch.terms)
+
+
+def make_reading(
+    encoding: Any, batch: SparseBatch, shares: Iterable[Entry], gate: Iterable[Entry] = (), prompt: str = ""
+) -> Reading:
+    """The explanation of the only row of ``batch``; ``encoding`` is an ``Encoding`` of the package tokenizers.
+
+    ``shares`` and ``gate`` may be in any order. Weights are in descending order. Tokens of ``prompt``, which comes
+    before the text, have the span (0, 0), as special tokens have.
+    """
+    shift = {None: 0, 0: len(prompt), 1: 0}  # by sequence: special tokens, text, expansion
+    columns = (encoding.tokens, encoding.offsets, encoding.sequence_ids, encoding.word_ids)
+    tokens = tuple(
+        Token(
+            text,
+            max(start - shift[sequence], 0),
+            max(end - shift[sequence], 0),
+            sequence,
+            None if sequence is None else word,
+        )
+        for text, (start, end), sequence, word in zip(*columns, strict=True)
+    )
+    terms, shares_of, gate_of = batch.terms, _by_dimension(shares), _by_dimension(gate)
+    weights = sorted(
+        zip(batch.indices.tolist(), batch.values.tolist(), strict=True), key=lambda pair: (-pair[1], terms[pair[0]])
+    )
+    return Reading(
+        tokens=tokens,
+        truncated=bool(encoding.overflowing),
+        spelled=any(
+            id < len(terms) and terms[id] == token.text for id, token in zip(encoding.ids, tokens, strict=True)
+        ),
+        weights={terms[number]: weight for number, weight in weights},
+        sources={
+            terms[number]: Sources(
+                shares=shares_of.get(number, ()),
+                gate=gate_of.get(number, ()),
+                probability=_probability(gate_of.get(number)),
+            )
+            for number, _ in weights
+        },
+    )
+
+
+def _probability(gate: Sequence[Share] | None) -> float | None:
+    """The sigmoid of the sum of the logits."""
+    return None if not gate else (1 + math.tanh(sum(share.weight for share in gate) / 2)) / 2
+
+
+def _by_dimension(entries: Iterable[Entry]) -> dict[int, tuple[Share, ...]]:
+    shares: dict[int, list[Share]] = {}
+    for number, share in entries:
+        shares.setdefault(number, []).append(share)
+    return {number: tuple(sorted(unsorted)) for number, unsorted in shares.items()}

@@ -12,29 +12,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from tokenizers import Tokenizer
 from torch import nn
 
 from encoders.backbone.device import (
     DTYPES,
     choose_device,
     choose_dtype,
-    compile_towers,
     default_batch_size,
     limit_threads,
     to_device,
 )
 from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import Tower
-from encoders.checkpoints.notes import NOTES, CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, unwritable_ids
-from encoders.encoding.batches import BatchSize, keep_top_k, pad
-from encoders.encoding.reading import WordFinder, make_reading
+from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
+from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, untruncated, word_spans
+from encoders.encoding.batches import batch_limits, batches, keep_top_k, make_reading, pad
 from encoders.models import architecture_named
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
-from learned_sparse.core.settings import parse
+from learned_sparse.core.terms import unfit_reason
 
 _log = logging.getLogger(__name__)
 
@@ -96,25 +94,16 @@ class CheckpointEncoder(Encoder):
         self.quantizer = quantizer
         self.uses_expanded = uses_expanded
         self.query_only_settings = query_only_settings
-        self.unwritable = unwritable_ids(terms)
+        self.unwritable = [number for number, term in enumerate(terms) if unfit_reason(term)]
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
         self.truncated = self.dropped = 0
-        self._batch_size = BatchSize.parse(default_batch_size(device) if batch_size is None else batch_size)
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
-        self._max_texts = max(max_weights // max(len(terms), 1), 1)
-        self._device, self._top_k, self._longest_input = device, top_k, longest_input
-        self._finder: WordFinder | None = None
+        max_texts = max(max_weights // max(len(terms), 1), 1)
+        self._limits = batch_limits(default_batch_size(device) if batch_size is None else batch_size, max_texts)
+        self.environment = {} if longest_input is None else {"longest_input": longest_input}
+        self._device, self._top_k = device, top_k
+        self._untruncated: Tokenizer | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
-
-    @property
-    def environment(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """``longest_input``, the tokens that the model can read, and ``{"screened": {tower: whether its head screens
-        terms in int8}}``, once it has measured what is faster.
-        """
-        towers = {name: module for name, module in self.weigher.named_modules() if isinstance(module, Tower)}
-        used = {name: tower.screened for name, tower in towers.items() if tower.screened is not None}
-        longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
-        return longest | ({"screened": used} if used else {})
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts`` in order, one row each."""
@@ -122,27 +111,29 @@ class CheckpointEncoder(Encoder):
 
     def prepare(self, texts: Sequence[str]) -> Prepared:
         """Tokenize. Uses no device and no counter, so it may run in another thread than ``encode_prepared``."""
-        chunks = [self._tokenize(texts[start : start + _CHUNK_SIZE]) for start in range(0, len(texts), _CHUNK_SIZE)]
-        return Prepared(
-            tokens=np.concatenate([np.empty(0, np.int64), *(chunk.tokens for chunk in chunks)]),
-            lengths=np.concatenate([np.empty(0, np.int64), *(chunk.lengths for chunk in chunks)]),
-            truncated=sum(chunk.truncated for chunk in chunks),
-        )
+        tokens, lengths, truncated = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+        for start in range(0, len(texts), _CHUNK_SIZE):
+            tokenized = self._tokenized(texts[start : start + _CHUNK_SIZE])
+            sequences: list[list[int]] = tokenized["input_ids"]
+            lengths.append(np.fromiter(map(len, sequences), np.int64, len(sequences)))
+            tokens.append(np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths[-1].sum())))
+            truncated += sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
+        return Prepared(tokens=np.concatenate(tokens), lengths=np.concatenate(lengths), truncated=truncated)
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
         """Weights of the prepared texts in order, one row each."""
         self.truncated += prepared.truncated
         starts = np.cumsum(prepared.lengths) - prepared.lengths
-        batches = list(self._batch_size.batches(prepared.lengths, self._max_texts))
+        groups = list(batches(prepared.lengths, *self._limits))
         rows = [SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)]
-        rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in batches]
-        return SparseBatch.concatenate(rows, np.argsort(np.concatenate([np.empty(0, np.int64), *batches])))
+        rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in groups]
+        return SparseBatch.concatenate(rows, np.argsort(np.concatenate([np.empty(0, np.int64), *groups])))
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
-        if self._finder is None:
-            self._finder = WordFinder(self.tokenizer)
-        return self._finder(texts)
+        if self._untruncated is None:
+            self._untruncated = untruncated(self.tokenizer)
+        return word_spans(self._untruncated, texts)
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight."""
@@ -173,14 +164,6 @@ class CheckpointEncoder(Encoder):
             return_attention_mask=False,
             return_token_type_ids=False,
         )
-
-    def _tokenize(self, texts: Sequence[str]) -> Prepared:
-        tokenized = self._tokenized(texts)
-        sequences: list[list[int]] = tokenized["input_ids"]
-        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        tokens = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths.sum()))
-        truncated = sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
-        return Prepared(tokens=tokens, lengths=lengths, truncated=truncated)
 
     def _weigh(
         self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
@@ -223,12 +206,10 @@ def load_checkpoint_encoder(
     device: str | None = None,
     dtype: str | None = None,
     batch_size: str | int | None = None,
-    compile: bool = False,  # noqa: A002 - the name that torch uses
 ) -> CheckpointEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
-    before = parse(family.settings, notes.settings, f"{folder / NOTES}: settings")
-    chosen, changed = family.changed(before, settings or {}, name, notes.unrecorded)
+    chosen, changed = family.changed(notes.settings, settings or {}, name, notes.unrecorded)
     assumptions = []
     if "pooling" in notes.unrecorded and "pooling" not in (settings or {}):
         assumptions.append("max pooling (--set pooling=sum corrects it)")
@@ -238,7 +219,7 @@ def load_checkpoint_encoder(
         _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
     names = family.towers(chosen, side)
     notes.check_files(folder, names)
-    tokenizer = load_tokenizer(notes.tokenizer_folder(folder))
+    tokenizer = load_tokenizer(folder / notes.towers.get("document", ""))
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
     limit_threads()
     chosen_device = choose_device(device)
@@ -254,7 +235,7 @@ def load_checkpoint_encoder(
     defaults = family.settings()
     unchanged = {name: getattr(defaults, name) for name in family.query_only_settings}
     described = family.towers(dataclasses.replace(chosen, **unchanged), side)
-    quantizer = notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
+    quantizer = notes.quantizers[side] if changed <= family.query_only_settings else family.quantizer(chosen, side)
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
@@ -272,9 +253,7 @@ def load_checkpoint_encoder(
         query_only_settings=family.query_only_settings,
         longest_input=longest_input,
     )
-    if compile:
-        compile_towers(towers, name)
-    elif chosen_device.type == "cpu":
+    if chosen_device.type == "cpu":
         for tower in towers.values():
             tower.prepare_for_inference()
     return encoder

@@ -21,7 +21,6 @@ from encoders.checkpoints.notes import (
     BagNotes,
     CheckpointNotes,
     as_json,
-    hash_files,
     read_notes,
     write_notes,
 )
@@ -37,7 +36,7 @@ from encoders.models import SIDES, architecture_named
 from encoders.models.architecture import TermWeighers
 from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import new_folder
+from learned_sparse.core.files import new_folder, sha256
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
@@ -130,11 +129,11 @@ def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
         settings=as_json(model.settings),
         vocabulary_size=size,
         max_length=model.max_length,
-        quantizers={side: None if kept is None else kept.to_json() for side, kept in model.quantizers.items()},
+        quantizers=model.quantizers,
         recipe=model.recipe,
         training=model.training,
         bags=_bags(model, folder, size),
-        files=hash_files(folder, files),
+        files={path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)},
         prompts=model.prompts,
     )
     write_notes(folder, notes)
@@ -157,19 +156,18 @@ def load_checkpoint(
     if architecture is not None and architecture != notes.architecture:
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
-    before = parse(family.settings, notes.settings, f"{folder / NOTES}: settings")
     settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
-    chosen, changed = family.changed(before, settings, str(name), notes.unrecorded)
+    chosen, changed = family.changed(notes.settings, settings, str(name), notes.unrecorded)
     towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
     notes.check_files(folder, towers)
     return _assemble(
         notes.architecture,
         chosen,
         {tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in towers.items()},
-        load_tokenizer(notes.tokenizer_folder(folder)),
+        load_tokenizer(folder / notes.towers.get("document", "")),
         max_length=notes.max_length,
         quantizers={
-            side: notes.quantizer(side) if changed <= family.query_only_settings else family.quantizer(chosen, side)
+            side: notes.quantizers[side] if changed <= family.query_only_settings else family.quantizer(chosen, side)
             for side in SIDES
         },
         recipe=notes.recipe,

@@ -231,13 +231,14 @@ class Architecture(ABC, Generic[S]):
         return None if scale is None else Quantizer(scale)
 
     def changed(
-        self, settings: S, changes: Mapping[str, Any], name: str, unrecorded: Collection[str] = ()
+        self, stored: Mapping[str, Any], changes: Mapping[str, Any], name: str, unrecorded: Collection[str] = ()
     ) -> tuple[S, frozenset[str]]:
-        """``settings`` with ``changes``, and the fields that differ; ``name`` opens error messages.
+        """The settings ``stored`` in a checkpoint with ``changes``, and the fields that differ.
 
-        The ``changeable`` fields may be changed, and those that are ``unrecorded`` in the checkpoint.
+        The ``changeable`` fields may be changed, and those that are ``unrecorded`` in the checkpoint. ``name`` opens
+        error messages.
         """
-        before = as_json(settings)
+        before = as_json(parse(self.settings, stored, f"{name}: settings"))
         after = parse(self.settings, {**before, **changes}, f"{name}: settings")
         return after, changed_keys(name, before, as_json(after), self.changeable.union(unrecorded))
 

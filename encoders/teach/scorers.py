@@ -45,7 +45,7 @@ class CrossEncoder:
 
         from encoders.backbone.device import DTYPES, choose_device, choose_dtype
         from encoders.backbone.pretrained import longest_input, quiet
-        from encoders.checkpoints.hub import locate, weight_files
+        from encoders.checkpoints.hub import locate, tensor_names
         from encoders.checkpoints.notes import NOTES, check_sizes
 
         if not (batch_size or "1").isdigit():
@@ -53,7 +53,7 @@ class CrossEncoder:
         folder, torch_device = locate(name, revision), choose_device(device)
         if (folder / NOTES).exists():
             raise LearnedSparseError(f"{name}: is a checkpoint of this package; --checkpoint takes it")
-        weight_files(folder, name)
+        tensor_names(folder, name)
         data_type = choose_dtype(dtype, torch_device)
         with quiet():
             try:

@@ -181,7 +181,6 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype",
         help="fp32, bf16 or fp16; default: $LEARNED_SPARSE_DTYPE, else fp32 for queries, the fastest for documents",
     )
-    how("--compile", action="store_true", help="torch.compile the model: pays on a GPU, in long runs")
     how("--top-k", type=positive, metavar="K", help="keep the K largest weights of each text")
     add_set_option(group, "change a setting of the checkpoint, for instance alpha=0.3; can be repeated")
     how("--quantization-factor", type=float, metavar="X", help="impact = round(X * weight)")

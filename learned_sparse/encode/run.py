@@ -119,7 +119,7 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
     encoder = load_encoder(
         checkpoint, side, max_length=options.max_length, batch_size=options.batch_size, top_k=options.top_k,
-        **({"compile": True} if options.compile else {}), **shared,
+        **shared,
     )  # fmt: skip
     statistics: Bm25Statistics | None = None
     if options.hybrid is not None:

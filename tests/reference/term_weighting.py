@@ -33,16 +33,6 @@ def merged(scores: Sequence[float], repeats: str) -> float:
     return sum(scores) / len(scores) if repeats == "mean" else sum(scores)
 
 
-def score(query: Sequence[tuple[int, float]], document: Sequence[tuple[int, float]]) -> float:
-    """COIL's score: the sum over query tokens of their weight times the largest weight of the same document token."""
-    total = 0.0
-    for token, weight in query:
-        total += weight * max(
-            (document_weight for document_token, document_weight in document if document_token == token), default=0.0
-        )
-    return total
-
-
 def bag(tokens: Sequence[int], terms: int, *, weighting: str, not_in_bag: Sequence[int] = ()) -> list[float]:
     """Bag of words of a query: ``binary`` or, with ``weighting="tf"``, term frequencies."""
     counts = [float(sum(token == j and j not in not_in_bag for token in tokens)) for j in range(terms)]

@@ -38,12 +38,6 @@ def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
     assert all(parameter.requires_grad for parameter in tower.parameters())
 
 
-def test_a_backbone_with_an_added_head_is_saved_as_a_masked_lm(tiny_headless: Path, tmp_path: Path) -> None:
-    tower = LanguageModel.from_backbone(tiny_headless)
-    tower.save(tmp_path)
-    torch.testing.assert_close(states(LanguageModel.load(tmp_path)), states(tower))
-
-
 @pytest.mark.parametrize(
     ("legacy_names", "decoder"), [(True, False), (False, False), (False, True)], ids=["legacy", "tied", "untied"]
 )
@@ -69,11 +63,6 @@ def test_older_forms_of_the_same_weights(legacy_names: bool, decoder: bool, tiny
     torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)
     torch.testing.assert_close(states(tower), states(expected), rtol=0, atol=0)
     assert tower.decoder_weight is tower.model.get_input_embeddings().weight
-
-
-def test_an_existing_head_is_kept(tiny_bert: Path) -> None:
-    tower = LanguageModel.from_backbone(tiny_bert, output_bias=-99.0)
-    torch.testing.assert_close(tower.decoder_bias, LanguageModel.load(tiny_bert).decoder_bias)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])

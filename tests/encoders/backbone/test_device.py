@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from encoders.backbone import device
 from encoders.backbone.device import (
-    autocast,
     choose_device,
     limit_threads,
     process_settings,
@@ -71,22 +69,6 @@ def test_copies_to_cuda_are_asynchronous_from_pinned_memory() -> None:
     to_device(for_mps, torch.device("mps"))  # type: ignore[arg-type]
     assert for_cuda.calls == ["pin_memory", ("cuda:1", {"non_blocking": True})]
     assert for_mps.calls == [("mps", {})]
-
-
-def test_meta_tensors_are_copied() -> None:
-    assert to_device(torch.ones(2, 3), torch.device("meta")).shape == (2, 3)
-
-
-def product() -> Tensor:
-    return torch.ones(2, 2) @ torch.ones(2, 2)
-
-
-def test_autocast() -> None:
-    with autocast("bf16", CPU):
-        assert product().dtype == torch.bfloat16
-    for precision in ("fp32", "fp32-strict"):
-        with autocast(precision, CPU):
-            assert product().dtype == torch.float32
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from encoders.backbone import pretrained
 from encoders.backbone.towers import LanguageModel
 from learned_sparse.core.errors import LearnedSparseError
-from tests.tiny_models import TEXTS, VOCABULARY, save_tiny
 
 CONFIGS: dict[str, Any] = {
     "bert": transformers.BertConfig,
@@ -27,25 +26,10 @@ CONFIGS: dict[str, Any] = {
 }
 
 
-def tokens(folder: Path) -> Any:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    return tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
-
-
 def logits(tower: LanguageModel, inputs: Any) -> torch.Tensor:
     with torch.no_grad():
         hidden: torch.Tensor = tower.eval()(**inputs)
         return hidden @ tower.decoder_weight.T + tower.decoder_bias
-
-
-@pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_hidden_states_times_decoder_are_the_models_logits(kind: str, request: pytest.FixtureRequest) -> None:
-    folder = request.getfixturevalue(f"tiny_{kind}")
-    inputs = tokens(folder)
-    with torch.no_grad():
-        expected = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(**inputs).logits
-    real = inputs["attention_mask"].bool()
-    torch.testing.assert_close(logits(LanguageModel.load(folder), inputs)[real], expected[real])
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -114,35 +98,6 @@ def test_saved_and_loaded_by_towers_and_transformers(kind: str, tmp_path: Path) 
         torch.testing.assert_close(plain.eval()(**inputs).logits, changed)
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_decoder_and_input_embeddings_are_one_tensor(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    tower = LanguageModel.load(request.getfixturevalue(f"tiny_{kind}"))
-    embeddings = tower.model.get_input_embeddings()
-    assert tower.decoder_weight is embeddings.weight
-    assert tower.vocabulary_size == len(VOCABULARY)
-    assert len({id(p) for p in tower.parameters()}) == len(list(tower.parameters()))
-    tower.to(torch.float64)
-    assert tower.decoder_weight is embeddings.weight
-    tower.save(tmp_path)
-    assert LanguageModel.load(tmp_path).decoder_weight.shape == tower.decoder_weight.shape
-
-
-def test_untied_stays_untied(tmp_path: Path) -> None:
-    config = transformers.BertConfig(
-        vocab_size=30,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        tie_word_embeddings=False,
-    )
-    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "plain")
-    tower = LanguageModel.load(tmp_path / "plain")
-    assert not torch.equal(tower.decoder_weight, tower.model.get_input_embeddings().weight)
-    tower.save(tmp_path / "again")
-    torch.testing.assert_close(LanguageModel.load(tmp_path / "again").decoder_weight, tower.decoder_weight)
-
-
 class Code:
     """Runs code when it is unpickled."""
 
@@ -164,18 +119,6 @@ def test_pickled_weights_are_read_without_running_code(
     assert not (tmp_path / "created-by-a-pickle").exists()
 
 
-def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
-    content = (tiny_bert / "model.safetensors").read_bytes()
-    shutil.copy(tiny_bert / "config.json", tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
-    with pytest.raises(LearnedSparseError, match="weights cannot be read"):
-        LanguageModel.load(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(content)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(LearnedSparseError, match=r"config\.json:1: not readable as JSON"):
-        LanguageModel.load(tmp_path)
-
-
 def test_a_model_without_trained_head(tiny_headless: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a trained masked-LM .*encoders.train"):
         LanguageModel.load(tiny_headless)
@@ -186,27 +129,3 @@ def test_a_causal_model_is_refused(tmp_path: Path) -> None:
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="no encoder yet"):
         LanguageModel.load(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c"])
-def test_no_such_folder(name: str) -> None:
-    with pytest.raises(LearnedSparseError, match="no such folder"):
-        LanguageModel.load(name)
-
-
-def test_the_hub_is_unreachable() -> None:
-    with pytest.raises(LearnedSparseError, match="the download from the Hugging Face Hub failed"):
-        LanguageModel.load("nobody/no-such-model-anywhere")  # offline, as conftest.py sets it
-
-
-def test_loading_prints_nothing(tiny_bert: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    LanguageModel.load(tiny_bert).save(tmp_path)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_random_models_differ_by_seed(tmp_path: Path) -> None:
-    """Guards the fixture: tests of equality are meaningless if all models are equal."""
-    first, second = (LanguageModel.load(save_tiny("bert", tmp_path / str(seed), seed)) for seed in (0, 1))
-    inputs = tokens(tmp_path / "0")
-    assert not torch.allclose(logits(first, inputs), logits(second, inputs))
-    assert 0.02 < (logits(first, inputs) > 0).float().mean() < 0.6

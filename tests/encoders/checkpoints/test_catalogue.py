@@ -48,7 +48,6 @@ def publish(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (tmp_path / "catalogue.yaml").write_text(yaml.safe_dump({"tiny": entry | changes}))
         monkeypatch.setattr(MODULE, "CATALOGUE", tmp_path / "catalogue.yaml")
         catalogue.cache_clear()
-        MODULE._digest.cache_clear()
         return folder
 
     monkeypatch.syspath_prepend(str(site))

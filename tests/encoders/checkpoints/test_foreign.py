@@ -53,10 +53,14 @@ def save_and_compare(theirs: Any, folder: Path) -> None:
     assert rows(folder, "document") == terms(expected[1].cpu())
 
 
-@pytest.mark.parametrize("pooling", [("sum", "relu"), ("max", "log1p_relu")])
-def test_pooling_of_sentence_transformers(pooling: tuple[str, str], tiny_bert: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+@pytest.mark.parametrize("pooling", [("max", "relu"), ("sum", "relu"), ("max", "log1p_relu")])
+def test_pooling_of_sentence_transformers(
+    pooling: tuple[str, str], kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """20 tokens, which truncate one of the texts."""
-    theirs = splade(tiny_bert, pooling_strategy=pooling[0], activation_function=pooling[1])
+    folder = request.getfixturevalue(f"tiny_{kind}")
+    theirs = splade(folder, pooling_strategy=pooling[0], activation_function=pooling[1])
     save_and_compare(sentence_transformers(*theirs), tmp_path / "theirs")
 
 
@@ -200,3 +204,22 @@ def test_unicoil_of_pyserini(tiny_bert: Path, tmp_path: Path, monkeypatch: pytes
     save_file({**tensors, **head}, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LearnedSparseError, match="DeepImpact weighs whole words"):
         read_notes(folder)
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_splade_of_pyserini(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Its integers are round(weight / 5 * 256)."""
+    from learned_sparse.lucene.jvm import start_jvm
+
+    start_jvm()
+    from pyserini.encode import SpladeQueryEncoder
+
+    folder = str(shutil.copytree(request.getfixturevalue(f"tiny_{kind}"), tmp_path / "splade"))
+    theirs = SpladeQueryEncoder(for_pyserini(Path(folder)))
+    for weights, text in zip(rows(Path(folder), "query"), TEXTS, strict=True):
+        impacts = {term: weight / 5 * 256 for term, weight in weights.items()}
+        expected = theirs.encode(text)
+        assert impacts.keys() == expected.keys()
+        for term, impact in expected.items():
+            assert impacts[term] == pytest.approx(impact, abs=0.5 + 1e-3), (text, term)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from encoders.checkpoints.notes import NOTES, BagNotes, read_notes
-from encoders.checkpoints.tokenizer import TOKENIZER, Vocabulary, read_tokenizer
-from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
+from encoders.checkpoints.tokenizer import TOKENIZER, Vocabulary
 from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
-from encoders.encoding.loading import load_encoder
+from encoders.encoding.loading import BagOfWordsEncoder, load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models.token_weights import BagOfWords
 from learned_sparse.core.encoder import Encoder
@@ -110,13 +107,6 @@ def test_by_hand(saved: dict[str, Path]) -> None:
     assert load_encoder(str(saved["binary"]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
 
 
-def test_only_bags_of_words_have_this_encoder(saved: dict[str, Path]) -> None:
-    assert isinstance(load_encoder(str(saved["tf"]), "document"), CheckpointEncoder)
-    assert set(read_notes(saved["tf"]).bags) == {"query"}
-    assert json.loads(json.dumps(load_encoder(str(saved["tf"]), "query").description))["scoring"] == "impact"
-    assert load_encoder(str(saved["bm25"]), "query").description["scoring"] == "bm25"
-
-
 def test_terms_that_lucene_cannot_store() -> None:
     terms = [term if term != "wing" else "new york" for term in VOCABULARY]
     notes = BagNotes(weighting="tf", excluded=(), scoring="impact", scale=1.0)
@@ -129,14 +119,6 @@ def test_terms_that_lucene_cannot_store() -> None:
     for encoder in (bag, plain):
         assert encoder.encode(["wing wing lift", "wing"]).row(0) == {"[CLS]": 1, "[SEP]": 1, "lift": 1}
         assert encoder.dropped == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"max_length": 2}, "give 3 to any number"), ({"top_k": 0}, "give at least 1")]
-)
-def test_invalid_bag_sizes(saved: dict[str, Path], options: dict[str, Any], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=rf"^m \(query\): .*{message}"):
-        load_encoder(str(saved["tf"]), "query", model="m", **options)
 
 
 @pytest.fixture
@@ -169,8 +151,6 @@ def test_changed_settings(changeable: Path) -> None:
     [
         ({"treshold": 1}, "did you mean 'threshold'"),
         ({"query": "symmetric"}, "changeable: max_terms, mode, threshold$"),
-        ({"threshold": "many"}, "threshold cannot be 'many'; it is 0.7"),
-        ({"threshold": True}, "threshold cannot be True"),
     ],
 )
 def test_invalid_changes_of_a_bag(changeable: Path, settings: dict[str, Any], message: str) -> None:
@@ -214,19 +194,3 @@ def test_older_checkpoints_have_no_bags(saved: dict[str, Path], tmp_path: Path) 
     assert isinstance(older, CheckpointEncoder)
     assert older.description == newer.description
     assert_equal(older.encode(ALL_TEXTS), newer.encode(ALL_TEXTS))
-
-
-def test_the_notes_are_complete(saved: dict[str, Path]) -> None:
-    notes = read_notes(saved["all"]).bags["query"]
-    assert dataclasses.asdict(notes) == {
-        "weighting": "tf",
-        "excluded": (),
-        "scoring": "impact",
-        "scale": 1.0,
-        "changeable": ("pooling",),
-        "query_only_settings": (),
-        "table": None,
-    }
-    special = sorted(VOCABULARY.index(f"[{name}]") for name in ("PAD", "CLS", "SEP", "MASK"))
-    assert list(read_notes(saved["binary"]).bags["query"].excluded) == special
-    assert read_tokenizer(saved["all"]).get_vocab_size() == len(VOCABULARY)

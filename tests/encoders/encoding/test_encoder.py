@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.backbone import device, towers
+from encoders.backbone import device
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import tokenizer_sha256
-from encoders.encoding.batches import BatchSize, keep_top_k
+from encoders.encoding.batches import keep_top_k
 from encoders.encoding.encoder import CheckpointEncoder, to_sparse
 from encoders.encoding.loading import load_encoder
-from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
+from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models import SIDES
-from learned_sparse.core.encoder import Encoder, Side
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.search.query_encoder import QueryEncoder
-from tests.tiny_models import TEXTS, VOCABULARY
+from tests.tiny_models import TEXTS
 
 MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 
@@ -54,12 +52,6 @@ def assert_equal(first: SparseBatch, second: SparseBatch) -> None:
     np.testing.assert_allclose(first.values, second.values, rtol=1e-4, atol=1e-5)
 
 
-def test_a_loaded_checkpoint_implements_the_encoder_protocol(saved: dict[str, str]) -> None:
-    encoder: Encoder = load_encoder(saved["splade"], "document")
-    assert list(encoder.terms) == VOCABULARY
-    assert json.loads(json.dumps(encoder.description)) == encoder.description
-
-
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", ["splade", "sparterm", "tf"])
 @pytest.mark.parametrize("batch_size", ["64t", 1, "5"])
@@ -70,28 +62,6 @@ def test_rows_are_in_the_order_of_texts(saved: dict[str, str], name: str, side: 
     assert_equal(batch, SparseBatch.concatenate([encoder.encode([text]) for text in MANY_TEXTS]))
     repeated = encoder.encode(MANY_TEXTS)
     assert batch.values.tobytes() == repeated.values.tobytes()  # identical in every run
-
-
-@pytest.mark.parametrize("name", ["splade", "sparterm"])
-def test_weights_equal_those_of_the_module(saved: dict[str, str], name: str, tiny_bert: Path) -> None:
-    encoder = load_encoder(saved[name], "document", dtype="fp32")
-    assert isinstance(encoder, CheckpointEncoder)
-    batch = encoder.encode(TEXTS)
-    assert batch.values.dtype == np.float32
-    assert batch.indices.dtype == np.int32
-    ids = encoder.tokenizer(TEXTS, return_tensors="pt", padding=True, return_token_type_ids=False)
-    with torch.no_grad():
-        dense = encoder.weigher(**ids)
-    for row in range(len(TEXTS)):
-        expected = {VOCABULARY[j]: float(dense[row, j]) for j in dense[row].nonzero().flatten().tolist()}
-        assert batch.row(row) == pytest.approx(expected, rel=1e-4)
-
-
-def test_an_empty_list_of_texts_gives_an_empty_batch(saved: dict[str, str]) -> None:
-    encoder = load_encoder(saved["splade"], "document")
-    batch = encoder.encode([])
-    assert len(batch) == 0
-    assert batch.terms is encoder.terms
 
 
 def test_truncation(saved: dict[str, str]) -> None:
@@ -116,14 +86,6 @@ def test_prepare_uses_neither_counters_nor_weights(saved: dict[str, str]) -> Non
     assert encoder.truncated == first.truncated + 1
     assert len(encoder.encode_prepared(none)) == 0
     assert_equal(one_by_one, encoder.encode(MANY_TEXTS[:7]))
-
-
-def test_top_k(saved: dict[str, str]) -> None:
-    unlimited, limited = (load_encoder(saved["splade"], "document", top_k=k, dtype="fp32") for k in (None, 4))
-    all_terms, four = unlimited.encode(TEXTS), limited.encode(TEXTS)
-    for row in range(len(TEXTS)):
-        ranked = sorted(all_terms.row(row).items(), key=lambda item: -item[1])
-        assert four.row(row) == pytest.approx(dict(ranked[:4]))
 
 
 rows_of_values = st.lists(st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.0, 2.5]), min_size=6, max_size=6), max_size=5)
@@ -155,14 +117,6 @@ def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypat
     loaded.clear()
     load_encoder(saved["tf"], "query")
     assert loaded == []
-
-
-def test_term_frequency_queries(saved: dict[str, str]) -> None:
-    encoder = load_encoder(saved["tf"], "query")
-    assert encoder.encode(["the wing of the wing-tip?"]).row(0)["wing"] == 2.0
-    assert encoder.quantizer == Quantizer(1.0)
-    assert encoder.description["weights_sha256"] == {}
-    assert load_encoder(saved["tf"], "document").quantizer is None
 
 
 def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tmp_path: Path) -> None:
@@ -208,14 +162,6 @@ class _Always(torch.nn.Module):
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         self.seen.append(len(input_ids))
         return torch.ones(len(input_ids), 4)
-
-
-def test_terms_that_lucene_cannot_store_are_dropped_and_counted(tiny_bert: Path) -> None:
-    tokenizer = load_encoder(str(tiny_bert), "document").tokenizer
-    terms = ["wing", "new york", "", "Ġlift"]
-    encoder = CheckpointEncoder(_Always(), tokenizer, terms, max_length=8, device=torch.device("cpu"), dtype="fp32")
-    assert encoder.encode(["a", "b"]).row(1) == {"wing": 1.0, "Ġlift": 1.0}
-    assert encoder.dropped == 4
 
 
 @pytest.mark.parametrize(
@@ -265,29 +211,6 @@ def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.Mon
         device.choose_dtype("auto", torch.device("cpu"))
 
 
-def test_a_model_in_memory_can_be_an_encoder(tiny_bert: Path, saved: dict[str, str]) -> None:
-    model: LoadedModel = new_model("splade", {}, str(tiny_bert))
-    encoder = CheckpointEncoder(
-        model.weighers.document,
-        model.tokenizer,
-        VOCABULARY,
-        max_length=model.max_length["document"],
-        device=torch.device("cpu"),
-        dtype="fp32",
-    )
-    assert_equal(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
-
-
-def test_the_head_that_was_faster_is_in_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(towers, "MIN_TERMS", 1)
-    encoder = load_encoder(saved["splade"], "document", dtype="fp32", batch_size=1)
-    assert "screened" not in encoder.environment
-    before, after = encoder.encode(TEXTS), encoder.encode(TEXTS)
-    assert_equal(before, after)
-    assert {type(used) for used in encoder.environment["screened"].values()} == {bool}
-    assert list(encoder.environment["screened"]) == ["tower"]
-
-
 def test_widths_of_batches_on_a_cpu(tiny_bert: Path) -> None:
     """Multiples of 8 tokens, but never more than the model may read."""
     widths: list[int] = []
@@ -299,9 +222,6 @@ def test_widths_of_batches_on_a_cpu(tiny_bert: Path) -> None:
 
 def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Larger batches of short texts with half a million dimensions would take gigabytes."""
-    lengths = np.full(300, 3)
-    assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, max_texts=136)] == [136, 136, 28]
-    assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, max_texts=136)] == [300]
     monkeypatch.setattr("encoders.encoding.encoder._MAX_WEIGHTS", 9)
     weigher, tokenizer = _Always(), load_encoder(str(tiny_bert), "document").tokenizer
     encoder = CheckpointEncoder(weigher, tokenizer, "abcd", max_length=8, device=torch.device("cpu"), dtype="fp32")
@@ -309,10 +229,13 @@ def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pyte
     assert weigher.seen == [2, 2, 1]  # two texts of four weights
 
 
-def test_only_the_pooling_of_splade_may_be_changed(saved: dict[str, str]) -> None:
-    assert load_encoder(saved["splade"], "document", settings={"pooling": "max"}).description["settings"] == {
-        **load_encoder(saved["splade"], "document").description["settings"], "pooling": "max",
-    }  # fmt: skip
-    with pytest.raises(LearnedSparseError, match=r"\(query\): 'saturation' belongs to .*changeable: pooling"):
-        load_encoder(saved["splade"], "query", settings={"saturation": "none"})
-    assert not load_encoder(saved["splade"], "document").uses_expanded
+def test_the_default_batch_size_depends_on_the_device(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = {name: int(device.default_batch_size(torch.device(name)).removesuffix("t")) for name in ("cpu", "cuda")}
+    assert tokens["cpu"] < tokens["cuda"]
+    sizes: list[int] = []
+    monkeypatch.setattr("encoders.encoding.encoder.default_batch_size", lambda _: "20t")
+    for batch_size in (None, "40t"):
+        encoder: Any = load_encoder(str(tiny_bert), "document", batch_size=batch_size)
+        encoder.weigher.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+        encoder.encode(["wing lift drag"] * 8)  # five tokens each
+    assert sizes == [4, 4, 8]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
-from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
+from encoders.encoding.encoder import load_checkpoint_encoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models import SIDES
@@ -23,11 +22,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> str:
     path = tmp_path_factory.mktemp("loading") / "splade-doc"
     save_checkpoint(path, new_model("splade", {"query": "bag-of-words"}, str(tiny_bert)))
     return str(path)
-
-
-def test_the_kind_of_encoder(folder: str) -> None:
-    assert isinstance(load_encoder(folder, "query"), BagOfWordsEncoder)
-    assert isinstance(load_encoder(folder, "document"), CheckpointEncoder)
 
 
 def test_all_options_are_passed_on(folder: str) -> None:

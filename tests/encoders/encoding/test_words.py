@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.encoding.reading import WordFinder
+from encoders.checkpoints.tokenizer import untruncated, word_spans
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, tokenizer
 
 TOKENIZER = tokenizer()
-FIND = WordFinder(TOKENIZER)
 PIECES = st.sampled_from([*VOCABULARY[7:], " ", "-", "É", "☃", "中", "winging", "rashness", "\u200b", "qqq" * 40])
 
 
@@ -24,23 +23,27 @@ def tokens(text: str) -> list[str]:
 
 
 def test_words_and_their_tokens() -> None:
-    assert FIND(["Wings, lift!", "", "  drag "]) == [[(0, 5, 2), (5, 6, 1), (7, 11, 1), (11, 12, 1)], [], [(2, 6, 1)]]
+    assert word_spans(untruncated(TOKENIZER), ["Wings, lift!", "", "  drag "]) == [
+        [(0, 5, 2), (5, 6, 1), (7, 11, 1), (11, 12, 1)],
+        [],
+        [(2, 6, 1)],
+    ]
 
 
 def test_truncation_of_the_tokenizer_is_ignored() -> None:
     TOKENIZER(["wing " * 50], truncation=True, max_length=5, padding="max_length")
-    assert len(WordFinder(TOKENIZER)(["wing " * 50])[0]) == 50
+    assert len(word_spans(untruncated(TOKENIZER), ["wing " * 50])[0]) == 50
     assert (TOKENIZER.backend_tokenizer.truncation or {})["max_length"] == 5
 
 
 def test_a_tokenizer_without_positions() -> None:
     with pytest.raises(LearnedSparseError, match=r"tokenizer\.json"):
-        WordFinder(types.SimpleNamespace())
+        word_spans(untruncated(types.SimpleNamespace()), [])
 
 
 @given(st.lists(PIECES, max_size=30).map(" ".join) | st.lists(PIECES, max_size=30).map("".join), st.integers(1, 9))
 def test_segments_have_the_tokens_of_the_full_text(text: str, length: int) -> None:
-    words = FIND([text])[0]
+    words = word_spans(untruncated(TOKENIZER), [text])[0]
     spans = Segmentation(length=length).spans(words)
     parts = [tokens(text[start:end]) for start, end in spans]
     assert [token for part in parts for token in part] == tokens(text)
@@ -52,7 +55,7 @@ def test_segments_have_the_tokens_of_the_full_text(text: str, length: int) -> No
 @given(st.lists(PIECES, max_size=30).map(" ".join), st.integers(2, 9), st.data())
 def test_overlap_of_neighbouring_segments(text: str, length: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, length - 1))
-    spans = Segmentation(length=length, overlap=overlap).spans(FIND([text])[0])
+    spans = Segmentation(length=length, overlap=overlap).spans(word_spans(untruncated(TOKENIZER), [text])[0])
     for (start, end), (following, last) in pairwise(spans):
         assert start < following
         assert end < last

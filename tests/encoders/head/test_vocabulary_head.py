@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from encoders.head import tiled_scores
 from encoders.head.tiled_scores import Pooling
-from encoders.head.vocabulary_head import Saturation, first_occurrences, lexical_pool, pool, pool_columns
+from encoders.head.vocabulary_head import Saturation, lexical_pool, pool, pool_columns
 
 POOLINGS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 LENGTHS = {
@@ -94,18 +94,6 @@ def test_pool(pooling: Pooling, saturation: Saturation, relu: bool) -> None:
         check(ours, theirs, [hidden, weight, bias])
 
 
-@pytest.mark.usefixtures("layout")
-@pytest.mark.parametrize("shift", SHIFTS[:2])
-@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
-def test_gradcheck(pooling: Pooling, saturation: Saturation, shift: float) -> None:
-    hidden, mask, weight, bias = inputs([4, 2, 0], shift=shift, terms=20, dtype=torch.float64)
-
-    def run(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation)
-
-    assert torch.autograd.gradcheck(run, (hidden, weight, bias), fast_mode=True)
-
-
 def test_both_backward_passes_of_sums_are_tested() -> None:
     """Few positive scores let every tile keep its entries; many let no tile keep them."""
     for shift in SHIFTS[::2]:
@@ -116,17 +104,6 @@ def test_both_backward_passes_of_sums_are_tested() -> None:
             _, entries, spans = tiles.sum_and_entries(layout.select(hidden), weight, bias, log=True)
         assert (len(entries[0]) > 0) == (shift < 0)
         assert spans == ([] if shift < 0 else [(0, 16), (16, 32), (32, 48), (48, 53)])
-
-
-@pytest.mark.parametrize("frozen", ["hidden", "weight"])
-@pytest.mark.parametrize("pooling", ["sum", "max"])
-def test_a_frozen_input_gets_no_gradient(pooling: Pooling, frozen: str) -> None:
-    hidden, mask, weight, bias = inputs([4, 2])
-    (hidden if frozen == "hidden" else weight).requires_grad_(False)
-    pool(hidden, mask, weight, bias, pooling=pooling).sum().backward()
-    assert (hidden.grad is None) == (frozen == "hidden")
-    assert (weight.grad is None) == (frozen == "weight")
-    assert bias.grad is not None
 
 
 def test_by_hand() -> None:
@@ -151,12 +128,6 @@ def test_lexical_is_the_full_vector_times_the_bag_of_words(pooling: Pooling, sat
         lambda hidden, weight, bias: naive(hidden, mask, weight, bias, **options) * bags,
         [hidden, weight, bias],
     )
-
-
-def test_first_occurrences() -> None:
-    ids = torch.tensor([[5, 6, 5, 6, 7, 5]])
-    literal = torch.tensor([[False, True, True, True, True, True]])
-    assert first_occurrences(ids, literal).tolist() == [[False, True, True, False, True, False]]
 
 
 @pytest.mark.parametrize("columns", [[], [3], [52, 0, 17], list(range(50))], ids=len)
@@ -189,24 +160,6 @@ def test_bf16_autocast(pooling: Pooling, saturation: Saturation, shift: float) -
         assert ours[number].grad.dtype == torch.float32  # type: ignore[union-attr]
         similarity = torch.cosine_similarity(ours[number].grad.flatten(), theirs[number].grad.flatten(), dim=0)  # type: ignore[union-attr]
         assert similarity > 0.98
-
-
-@pytest.mark.parametrize("kind", ["pool", "lexical"])
-@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
-def test_bf16_weights_are_pooled_in_float32(
-    pooling: Pooling, saturation: Saturation, kind: Literal["pool", "lexical"]
-) -> None:
-    hidden, mask, weight, bias = (tensor.detach() for tensor in inputs([7, 3]))
-    half, half_weight, half_bias = (tensor.bfloat16() for tensor in (hidden, weight, bias))
-    if kind == "pool":
-        result = pool(half, mask, half_weight, half_bias, pooling=pooling, saturation=saturation)
-        expected = naive(hidden, mask, weight, bias, pooling=pooling, saturation=saturation)
-    else:
-        ids = torch.arange(14).view(2, 7)
-        result = lexical_pool(half, ids, mask, mask, half_weight, half_bias, pooling=pooling, saturation=saturation)
-        expected = lexical_pool(hidden, ids, mask, mask, weight, bias, pooling=pooling, saturation=saturation)
-    assert result.dtype == torch.float32
-    torch.testing.assert_close(result, expected, rtol=0.03, atol=0.1)
 
 
 class _Largest(TorchDispatchMode):

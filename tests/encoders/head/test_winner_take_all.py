@@ -58,20 +58,6 @@ def test_the_bound_of_initial_weights_depends_on_the_inputs_seen() -> None:
         assert abs(values.mean()) < 0.2 * bound
 
 
-def test_the_mask_has_one_bit_per_input() -> None:
-    layer = new_layer(hidden=768, dimensions=10)
-    assert layer.mask.nbytes / layer.weight.nbytes == 1 / 32
-
-
-def test_winners_are_those_of_the_linear_layer() -> None:
-    layer = new_layer()
-    rows = torch.randn(5, 21)
-    expected = torch.sort(rows @ layer.weight.T + layer.bias, dim=1, descending=True)
-    values, dimensions = layer(rows, 4)
-    torch.testing.assert_close(values, expected.values[:, :4])
-    assert torch.equal(dimensions, expected.indices[:, :4])
-
-
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
 def test_masked_weights_stay_zero(kind: type[torch.optim.Adam]) -> None:
     layer = new_layer()
@@ -87,20 +73,6 @@ def test_masked_weights_stay_zero(kind: type[torch.optim.Adam]) -> None:
         optimizer.step()
     assert layer.weight[hidden].eq(0).all()
     assert not torch.isclose(layer.weight, before)[~hidden].any()
-
-
-def test_only_winners_get_a_gradient() -> None:
-    layer = new_layer()
-    rows = torch.randn(3, 21, requires_grad=True)
-    values, dimensions = layer(rows, 2)
-    values.sum().backward()
-    winning = torch.zeros(60, dtype=torch.bool).scatter_(0, dimensions.flatten(), True)
-    assert layer.weight.grad is not None
-    assert layer.bias.grad is not None
-    assert torch.equal(layer.weight.grad != 0, inputs_seen(layer) & winning[:, None])
-    assert torch.equal(layer.bias.grad != 0, winning)
-    assert rows.grad is not None
-    torch.testing.assert_close(rows.grad, layer.weight.detach()[dimensions].sum(1))
 
 
 def test_saved_and_loaded_with_its_mask(tmp_path: Path) -> None:

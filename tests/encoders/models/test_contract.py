@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.token_weights import BagOfWords
@@ -172,3 +173,15 @@ def test_training_in_bf16_autocast_gives_float32_weights_and_gradients(model: Lo
             for parameter in model.weighers.parameters()
             if parameter.grad is not None
         )
+
+
+@every_side
+@pytest.mark.parametrize(("case", "kind"), ON_DISTILBERT + [(case, "bert") for case, _ in ON_DISTILBERT], ids=str)
+def test_an_encoder_gives_the_weights_of_its_module(model: LoadedModel, side: Side, tmp_path: Path) -> None:
+    """In fp32, from texts of different lengths in several batches, by packed layers on a CPU."""
+    save_checkpoint(tmp_path, model)
+    texts = [*TEXTS, *("the memory of cycles of references, of the objects " * times for times in (1, 2, 2, 4))]
+    batch = load_encoder(str(tmp_path), side, device="cpu", dtype="fp32", batch_size="150t").encode(texts)
+    expected = weigh(model.weighers.side(side), model, texts, truncation=True, max_length=64)
+    bounds = TOLERANCE.get(model.architecture, {"rtol": 1e-5, "atol": 1e-5})
+    torch.testing.assert_close(torch.from_numpy(batch.to_scipy().toarray()), expected, **bounds)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from encoders import load
 from encoders.encoding.encoder import CheckpointEncoder
@@ -98,19 +96,6 @@ def test_both_encoders_give_the_same_vectors(tiny_recipe: Recipes, trained: Trai
     assert reading == network.explain(TEXTS[0])
 
 
-def test_a_query_needs_neither_torch_nor_transformers(tiny_recipe: Recipes, trained: Trained) -> None:
-    run = trained(tiny_recipe({"steps": 2}, settings=setting("splade", "learned")))
-    code = (
-        "import sys; from encoders import load; "
-        f"print(load({str(run.folder)!r}, 'query').encode(['w0 w13']).row(0)); "
-        "print([name for name in ('torch', 'transformers') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    weights, modules = done.stdout.splitlines()
-    assert modules == "[]"
-    assert "w13" in weights
-
-
 def test_a_resumed_table_is_the_same(tiny_recipe: Recipes, trained: Trained, stop_after: Any) -> None:
     recipe = tiny_recipe({"learning_rates": {"head": 0.01}}, settings=setting("splade", "learned"))
     whole = trained(recipe, "whole")
@@ -118,23 +103,6 @@ def test_a_resumed_table_is_the_same(tiny_recipe: Recipes, trained: Trained, sto
     trained(recipe, "resumed")
     stop_after(0)
     assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (None, "missing, or not the file that was saved"),
-        (np.ones(3, np.float32), "missing, or not the file that was saved"),
-    ],
-)
-def test_a_damaged_table_is_refused(tiny_recipe: Recipes, trained: Trained, table: Any, message: str) -> None:
-    run = trained(tiny_recipe({"steps": 2}, settings=setting("splade", "idf")))
-    path = run.folder / "towers" / "query_weights" / "weights.safetensors"
-    path.unlink()
-    if table is not None:
-        save_file({"weights": table}, path)
-    with pytest.raises(LearnedSparseError, match=message):
-        load(str(run.folder), "query")
 
 
 def test_queries_with_a_network_have_no_table(tiny_recipe: Recipes, trained: Trained) -> None:

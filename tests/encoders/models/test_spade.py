@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.models import ARCHITECTURES
 from encoders.models.spade import SpaDE, SpaDESettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
@@ -118,18 +117,6 @@ def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert:
     assert training or (weights >= 0).all()
 
 
-def test_training_gives_weights_below_zero_only_without_relu(tiny_bert: Path) -> None:
-    """Guards the comparison with plain loops, which needs negative scores."""
-    for settings, negative in (
-        ({}, False),
-        ({"components": "weighting", "weighting_activation": "none"}, True),
-        ({"components": "expansion", "k": None, "expansion_activation": "none"}, True),
-    ):
-        module = untrained("spade", settings, tiny_bert).weighers.document.train()
-        ids, mask = inputs(untrained("spade", {}, tiny_bert), PAIRS)
-        assert bool((module(ids, mask) < 0).any()) == negative
-
-
 @pytest.mark.parametrize("special", ["none", "unknown", "all"])
 def test_queries_are_boolean(special: str, tiny_bert: Path) -> None:
     model = untrained("spade", {"bow_special_tokens": special}, tiny_bert)
@@ -141,28 +128,6 @@ def test_queries_are_boolean(special: str, tiny_bert: Path) -> None:
     assert model.weighers.query(ids, mask).tolist() == expected
 
 
-def test_the_setting_expanded_chooses_the_components_that_read_expansion_text(tiny_bert: Path) -> None:
-    for expanded, readers in {
-        "both": {"weighting", "expansion"},
-        "weighting": {"weighting"},
-        "expansion": {"expansion"},
-    }.items():
-        model = untrained("spade", {"expanded": expanded}, tiny_bert)
-        document: Any = model.weighers.document
-        for name, part in document.components.items():
-            with torch.no_grad():
-                pair, text_only = part(*inputs(model, PAIRS[:1])), part(*inputs(model, TEXTS[:1]))
-            unchanged = pair.shape == text_only.shape and torch.allclose(pair, text_only, atol=1e-5)
-            assert unchanged == (name not in readers), (expanded, name)
-
-
-def test_uses_expanded_is_true_if_a_component_reads_expansion_text() -> None:
-    uses = ARCHITECTURES["spade"].uses_expanded
-    assert all(uses(SpaDESettings(expanded=components)) for components in ("both", "weighting", "expansion"))
-    assert not uses(SpaDESettings(expanded="none"))
-    assert not uses(SpaDESettings(components="expansion", expanded="weighting"))
-
-
 def test_a_tokenizer_without_separator_cannot_split_text_and_expansion(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     vocabulary = dataclasses.replace(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)), separator_id=None)
@@ -170,12 +135,3 @@ def test_a_tokenizer_without_separator_cannot_split_text_and_expansion(tiny_bert
     for expanded in ("weighting", "expansion"):
         with pytest.raises(LearnedSparseError, match="no separator token"):
             SpaDE(SpaDESettings(expanded=expanded), model.towers, vocabulary)
-
-
-def test_defaults_are_the_papers() -> None:
-    settings = SpaDESettings()
-    assert (settings.k, settings.repeats, settings.expanded, settings.gamma) == (10, "max", "both", 1.0)
-    assert settings.pool_special_tokens
-    assert ARCHITECTURES["spade"].scale(settings, "query") == 1
-    assert ARCHITECTURES["spade"].scale(settings, "document") is None
-    assert ARCHITECTURES["spade"].tower_names(settings) == ("weighting", "expansion")

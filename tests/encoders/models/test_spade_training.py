@@ -55,23 +55,6 @@ def test_a_component_with_share_zero_is_not_computed(alpha: float, computed: str
     assert trained_towers(model) == {computed}
 
 
-def test_the_weighting_tower_has_no_decoder(tiny_bert: Path) -> None:
-    tower = untrained("spade", {}, tiny_bert).towers["weighting"]
-    widths = {parameter.shape[0] for name, parameter in tower.named_parameters() if "word_embeddings" not in name}
-    assert len(VOCABULARY) not in widths
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_only_winners_get_a_gradient(k: int, tiny_bert: Path) -> None:
-    """The gradient of the sum of all weights at a term's bias is the number of texts with a weight for this term."""
-    model = untrained("spade", {"k": k}, tiny_bert)
-    weights = documents(model, "expansion")
-    weights.sum().backward()
-    gradient = model.towers["expansion"].decoder_bias.grad
-    torch.testing.assert_close(gradient, (weights > 0).sum(0).float())
-    assert 0 < torch.count_nonzero(gradient) < len(VOCABULARY) / 2
-
-
 def test_pruned_terms_get_no_gradient(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     before = documents(model, "expansion")
@@ -179,12 +162,6 @@ def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
         terms = {VOCABULARY[j]: float(dense[j]) for j in dense.nonzero().flatten().tolist()}
         assert batch.row(row) == pytest.approx(terms, rel=1e-4, abs=1e-5)
     assert (documents(model) - expected).abs().max() > 1e-3, "the change should be seen"
-
-
-def test_other_settings_cannot_be_changed(tiny_bert: Path, tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, untrained("spade", {}, tiny_bert))
-    with pytest.raises(LearnedSparseError, match="repeats"):
-        load_encoder(str(tmp_path), "document", settings={"repeats": "mean"})
 
 
 def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: Path) -> None:

@@ -60,15 +60,6 @@ def test_by_hand(settings: dict[str, Any], gate: list[float] | None, expected: l
     assert weights_by_hand(IMPORTANCE, tower, [0, 1], **settings) == pytest.approx(expected)
 
 
-def test_expansion_only_by_hand() -> None:
-    gate = LogitTable([0.0, 0.0, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0])
-    assert weights_by_hand(None, gate, [0, 1, 0], mode="expansion-only", query="tf") == [
-        2.0,
-        1.0,
-        1.0,
-    ]  # sigmoid(1.5) = .82
-
-
 def test_the_threshold_of_the_paper_in_logits() -> None:
     """The floats just below and above 0.847..., whose sigmoid is 0.7."""
     edge = math.log(0.7 / 0.3)
@@ -153,31 +144,12 @@ def test_query_gate_literal(tiny_bert: Path) -> None:
     assert (document > 0).sum() > (query > 0).sum()
 
 
-def test_towers_of_each_side() -> None:
-    towers = ARCHITECTURES["sparterm"].towers
-    assert towers(SparTermSettings(), "document") == towers(SparTermSettings(), "query") == ("importance", "gate")
-    assert towers(SparTermSettings(query="tf"), "query") == ()
-    assert towers(SparTermSettings(query="asymmetric"), "query") == ("query_importance", "gate")
-    own = SparTermSettings(query="asymmetric", query_gate="own")
-    assert towers(own, "query") == ("query_importance", "query_gate")
-    assert towers(own, "document") == ("importance", "gate")
-    assert towers(SparTermSettings(query="asymmetric", query_gate="literal"), "query") == ("query_importance",)
-    assert towers(SparTermSettings(mode="literal-only"), "document") == ("importance",)
-    assert towers(SparTermSettings(mode="expansion-only", query="tf"), "document") == ("gate",)
-
-
 def test_expansion_only_uses_bm25_scoring_and_term_frequency_queries(tiny_bert: Path) -> None:
     scoring = ARCHITECTURES["sparterm"].scoring
     assert scoring(SparTermSettings(mode="expansion-only", query="tf")) == "bm25"
     assert scoring(SparTermSettings()) == "impact"
     with pytest.raises(LearnedSparseError, match="set query: tf"):
         new_model("sparterm", {"mode": "expansion-only"}, str(tiny_bert))
-
-
-def test_gate_logits_need_a_gate(tiny_bert: Path) -> None:
-    module: Any = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.document
-    with pytest.raises(LearnedSparseError, match="no gate to train"):
-        module.gate_logits(torch.tensor([[4, 5]]), torch.ones(1, 2))
 
 
 @pytest.mark.parametrize("settings", [{"mode": "literal-only"}, {"query": "tf"}], ids=str)

@@ -12,7 +12,6 @@ import transformers
 
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import new_model
-from encoders.models import ARCHITECTURES
 from encoders.models.splade import Splade, SpladeSettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
@@ -65,20 +64,6 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
             blocked=[*SPECIAL.values(), *UNUSED] if parsed.block_special_terms else [],
         )
         torch.testing.assert_close(weights, torch.tensor(expected), rtol=1e-4, atol=1e-4)
-
-
-def test_defaults_are_the_papers() -> None:
-    settings = SpladeSettings()
-    assert (settings.pooling, settings.saturation, settings.expansion, settings.query) == ("sum", "log", "full", "same")
-    assert settings.pool_special_tokens
-    assert not settings.block_special_terms
-
-
-def test_scale_is_that_of_the_published_export() -> None:
-    scale = ARCHITECTURES["splade"].scale
-    assert scale(SpladeSettings(), "document") == scale(SpladeSettings(), "query") == 100
-    assert scale(SpladeSettings(query="bag-of-words"), "query") == 1
-    assert scale(SpladeSettings(saturation="none"), "document") is None
 
 
 def test_unknown_names_are_errors_that_suggest_known_ones(tiny_bert: Path) -> None:

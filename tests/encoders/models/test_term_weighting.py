@@ -11,14 +11,14 @@ import torch
 
 from encoders.models import ARCHITECTURES
 from encoders.models.architecture import Labels, Tokens
-from encoders.models.term_weighting import DeepImpactSettings, TermRecall, TildeV2Settings, UniCoilSettings
+from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
 from encoders.training import Stage
 from encoders.training.objective import make_objective
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained
-from tests.reference.term_weighting import bag, recall_frequencies, recall_loss, score, term_weights
+from tests.reference.term_weighting import bag, recall_frequencies, recall_loss, term_weights
 from tests.tiny_models import TEXTS, VOCABULARY
 
 FAMILY = ("unicoil", "deepimpact", "tildev2")
@@ -70,22 +70,6 @@ def test_queries_equal_plain_loops(architecture: str, settings: dict[str, Any], 
         torch.testing.assert_close(row, torch.tensor(expected), rtol=1e-4, atol=1e-5)
 
 
-def test_unicoil_scores_as_coil_does(tiny_bert: Path) -> None:
-    """The dot product of term vectors equals COIL's sum over query tokens, which may be repeated."""
-    model = untrained("unicoil", {}, tiny_bert)
-    query, document = "the memory of the objects", TEXTS[3]
-    with torch.no_grad():
-        products = model.weighers.query(*inputs(model, [query])) @ model.weighers.document(*inputs(model, [document])).T
-    tokens = []
-    for text in (query, document):
-        ids = inputs(model, [text])[0][0]
-        scores = [max(0.0, value) for value in scores_of(model.towers["document"], ids)]
-        pairs = zip(ids.tolist(), scores, strict=True)
-        tokens.append([(token, value) for token, value in pairs if token not in NOT_IN_BAG["unknown"]])
-    assert products.item() == pytest.approx(score(*tokens), rel=1e-4)
-    assert products.item() > 0
-
-
 def test_merge_by_hand() -> None:
     scores = torch.tensor([[9.0, 1.0, -4.0, 3.0, 9.0]])
     ids = torch.tensor([[0, 1, 2, 1, 0]])
@@ -101,18 +85,6 @@ def test_merge_by_hand() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("repeats", "gradient"), [("max", [0, 0, 0, 1]), ("first", [0, 1, 0, 0]), ("mean", [0, 0.5, 0, 0.5])]
-)
-def test_gradients_of_a_merge(repeats: Any, gradient: list[float]) -> None:
-    """Word 1 has the scores 1 and 3; the other words are ignored."""
-    scores = torch.tensor([[9.0, 1.0, 4.0, 3.0]], requires_grad=True)
-    counted = torch.tensor([[False, True, False, True]])
-    merge(scores, torch.tensor([[1, 1, 2, 1]]), counted, 4, repeats).sum().backward()
-    assert scores.grad is not None
-    assert scores.grad[0].tolist() == gradient
-
-
 def test_heads_are_initialised_like_bert_layers() -> None:
     torch.manual_seed(0)
     head: Any = two_layer_head(400, 0.1)
@@ -124,34 +96,7 @@ def test_heads_are_initialised_like_bert_layers() -> None:
     assert linear_head(400).weight.shape == (1, 400)
 
 
-def test_defaults_are_the_papers() -> None:
-    unicoil, deepimpact, tilde = UniCoilSettings(), DeepImpactSettings(), TildeV2Settings()
-    assert (unicoil.head, unicoil.repeats, unicoil.query, unicoil.query_repeats) == ("linear", "max", "same", "sum")
-    assert (deepimpact.head, deepimpact.repeats, deepimpact.query) == ("two-layer", "first", "bag-of-words")
-    assert (tilde.head, tilde.repeats, tilde.query, tilde.query_weighting) == ("linear", "max", "bag-of-words", "tf")
-    assert all(settings.expanded for settings in (unicoil, deepimpact, tilde))
-
-
-def test_towers_and_scales() -> None:
-    family = ARCHITECTURES["unicoil"]
-    assert family.towers(UniCoilSettings(), "query") == family.towers(UniCoilSettings(), "document") == ("document",)
-    assert family.towers(UniCoilSettings(query="separate"), "query") == ("query",)
-    assert family.towers(DeepImpactSettings(), "query") == ()
-    assert family.scale(UniCoilSettings(), "query") is None
-    assert family.scale(DeepImpactSettings(), "query") == 1
-    assert family.scale(DeepImpactSettings(), "document") is None
-
-
 CLS, SEP, PAD = 1, 2, 0
-
-
-def test_the_text_itself_ends_at_its_first_separator() -> None:
-    ids = torch.tensor([[CLS, 7, SEP, 8, SEP, PAD], [CLS, SEP, 9, 9, 9, SEP], [CLS, 7, 7, 7, SEP, PAD]])
-    mask = (ids != PAD).long()
-    text_ids, text_mask = own_text(ids, mask, SEP)
-    assert text_ids.shape == (3, 5)  # as wide as the longest text, the third
-    assert text_mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
-    assert text_mask.dtype == mask.dtype
 
 
 def test_padding_is_not_part_of_the_text() -> None:
@@ -172,53 +117,6 @@ def test_a_separator_between_texts_is_followed_by_tokens() -> None:
     separators = between_texts(ids, (ids != PAD).long(), SEP)
     # an empty expansion leaves one separator between the texts
     assert separators.nonzero().tolist() == [[0, 2], [2, 1]]
-
-
-@pytest.mark.parametrize("architecture", ["unicoil", "deepimpact", "tildev2"])
-def test_uses_expanded_follows_the_setting_expanded(architecture: str) -> None:
-    family = ARCHITECTURES[architecture]
-    assert family.uses_expanded(family.settings())
-    assert not family.uses_expanded(family.settings(expanded=False))
-
-
-def test_the_setting_dropout_reaches_a_two_layer_head(tiny_bert: Path) -> None:
-    head: Any = untrained("deepimpact", {"dropout": 0.3}, tiny_bert).towers["document"].head
-    assert head[0].p == 0.3
-
-
-@pytest.mark.jvm
-def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
-    """Equal parameters give equal weights, except that Pyserini also weights [SEP]."""
-    from learned_sparse.lucene.jvm import start_jvm
-
-    start_jvm()
-    from pyserini.encode import UniCoilDocumentEncoder, UniCoilQueryEncoder
-    from pyserini.encode._unicoil import UniCoilEncoder
-    from transformers import BertConfig
-
-    model = untrained("unicoil", {}, tiny_bert)
-    tower = model.towers["document"]
-    theirs = UniCoilEncoder(BertConfig.from_pretrained(tiny_bert)).eval()
-    theirs.bert.load_state_dict(tower.model.state_dict(), strict=False)
-    theirs.tok_proj.load_state_dict(tower.head.state_dict())
-    # Pyserini's classes cannot load a model with transformers 5, so the test assembles them.
-    documents, queries = (object.__new__(kind) for kind in (UniCoilDocumentEncoder, UniCoilQueryEncoder))
-    for encoder in (documents, queries):
-        encoder.model, encoder.tokenizer, encoder.device = theirs, model.tokenizer, "cpu"
-    queries.weight_range, queries.quant_range = 5, 256
-    texts = [text for text in TEXTS if text]
-    with torch.no_grad():
-        ours = {side: model.weighers.side(side)(*inputs(model, texts)) for side in ("document", "query")}
-    for row, (text, expected) in enumerate(zip(texts, documents.encode(texts), strict=True)):
-        vector = {VOCABULARY[j]: ours["document"][row, j].item() for j in ours["document"][row].nonzero().flatten()}
-        weights = {term: weight for term, weight in expected.items() if weight and term != "[SEP]"}
-        assert vector == pytest.approx(weights, rel=1e-4)
-        impacts = {
-            VOCABULARY[j]: ours["query"][row, j].item() / 5 * 256 for j in ours["query"][row].nonzero().flatten()
-        }
-        for term, impact in queries.encode(text).items():
-            if term != "[SEP]":
-                assert impacts.get(term, 0) == pytest.approx(impact, abs=0.5 + 1e-3), (text, term)
 
 
 RECALL = [case[1] for case in cases.CASES if case[0] == "deepct"]

@@ -70,14 +70,6 @@ def test_equals_plain_loops_over_hidden_states(settings: dict[str, Any], tiny_be
         torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_defaults_are_the_papers() -> None:
-    settings = UHDSettings()
-    assert (settings.dimensions, settings.k, settings.weight_sparsity) == (81920, 80, 0.7)
-    assert settings.layers == (2, 4, 6, 8, 10, 12)
-    assert (settings.encoders, settings.normalize) == ("separate", "token")
-    assert (settings.query_k, settings.document_k, settings.bucket_weights) == (None, None, None)
-
-
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
 def test_each_tower_runs_once_and_separate_towers_stop_at_their_layer(encoders: str, tiny_bert: Path) -> None:
     model = new_uhd(tiny_bert, encoders=encoders)
@@ -120,14 +112,6 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
             component = model.weighers.side(side).components[f"b{layer}"]  # type: ignore[index]
             assert torch.equal(weigh(component, model), weigh(single.weighers.side(side), single)), (side, layer)
     assert list(model.weighers.query.components) == ["b1", "b2"]  # type: ignore[arg-type]
-
-
-def test_a_component_of_separate_towers_trains_only_its_tower(tiny_bert: Path) -> None:
-    model = new_uhd(tiny_bert)
-    model.weighers.document.components["b2"](*inputs(model, TEXTS)).sum().backward()  # type: ignore[index, operator]
-    assert all(parameter.grad is None for parameter in model.towers["bucket-1"].parameters())
-    assert model.towers["bucket-2"].head["2"].weight.grad.any()
-    assert not model.towers["bucket-2"].head["2"].weight.grad[model.towers["bucket-2"].head["2"].weight == 0].any()
 
 
 def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> None:
@@ -190,19 +174,6 @@ def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
         assert list(encoder.terms) == [f"b{layer}d{dimension}" for layer in layers for dimension in range(48)]
 
 
-def test_queries_of_a_tuned_checkpoint_can_have_no_bucket_weights(tiny_bert: Path, tmp_path: Path) -> None:
-    """One training gives the row with tuned weights and the row without (Tables 5 and 6)."""
-    tuned, plain = new_uhd(tiny_bert, bucket_weights=[0, 2]), new_uhd(tiny_bert)
-    for name, tower in plain.towers.items():
-        tower.load_state_dict(tuned.towers[name].state_dict())
-    save_checkpoint(tmp_path, tuned)
-    changes = {"bucket_weights": None}
-    batch = load_encoder(str(tmp_path), "query", settings=changes, dtype="fp32", device="cpu").encode(TEXTS)
-    expected = weigh(plain.weighers.query, plain)
-    for row in range(len(TEXTS)):
-        assert sum(batch.row(row).values()) == pytest.approx(float(expected[row].sum()), rel=1e-5)
-
-
 def test_query_settings_leave_documents_unchanged_and_fixed_settings_are_refused(
     tiny_bert: Path, tmp_path: Path
 ) -> None:
@@ -216,16 +187,6 @@ def test_query_settings_leave_documents_unchanged_and_fixed_settings_are_refused
     save_checkpoint(tmp_path, model)
     with pytest.raises(LearnedSparseError, match="query_k"):
         load_encoder(str(tmp_path), "query", settings={"dimensions": 9})
-
-
-def test_weights_and_masks_are_saved(tiny_bert: Path, tmp_path: Path) -> None:
-    model = new_uhd(tiny_bert, encoders="joint")
-    save_checkpoint(tmp_path, model)
-    kind = ARCHITECTURES["uhd"].tower(model.settings, "joint")
-    loaded: Any = kind.load(tmp_path / "towers" / "joint")
-    for name, tensor in model.towers["joint"].state_dict().items():
-        assert torch.equal(loaded.state_dict()[name], tensor), name
-    assert loaded.head["1"].mask.any()
 
 
 def test_terms_and_scales() -> None:
