@@ -100,10 +100,19 @@ class CheckpointEncoder(Encoder):
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
         max_texts = max(max_weights // max(len(terms), 1), 1)
         self._limits = batch_limits(default_batch_size(device) if batch_size is None else batch_size, max_texts)
-        self.environment = {} if longest_input is None else {"longest_input": longest_input}
-        self._device, self._top_k = device, top_k
+        self._device, self._top_k, self._longest_input = device, top_k, longest_input
         self._untruncated: Tokenizer | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
+
+    @property
+    def environment(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """``longest_input``, the tokens that the model can read, and ``{"screened": {tower: whether its head screens
+        terms in int8}}``, once it has measured what is faster.
+        """
+        screens = {name: getattr(module, "screen", None) for name, module in self.weigher.named_modules()}
+        used = {name: screen.used for name, screen in screens.items() if screen and screen.used is not None}
+        longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
+        return longest | ({"screened": used} if used else {})
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts`` in order, one row each."""

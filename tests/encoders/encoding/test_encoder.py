@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.backbone import device
+from encoders.backbone import device, towers
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.batches import keep_top_k
@@ -209,6 +209,16 @@ def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.Mon
     monkeypatch.setenv(device.DTYPE_VARIABLE, "int8")
     with pytest.raises(LearnedSparseError, match="LEARNED_SPARSE_DTYPE 'int8'; known: auto, bf16, fp16, fp32"):
         device.choose_dtype("auto", torch.device("cpu"))
+
+
+def test_the_head_that_was_faster_is_in_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(towers, "MIN_TERMS", 1)
+    encoder = load_encoder(saved["splade"], "document", dtype="fp32", batch_size=1)
+    assert "screened" not in encoder.environment
+    before, after = encoder.encode(TEXTS), encoder.encode(TEXTS)
+    assert_equal(before, after)
+    assert {type(used) for used in encoder.environment["screened"].values()} == {bool}
+    assert list(encoder.environment["screened"]) == ["tower"]
 
 
 def test_widths_of_batches_on_a_cpu(tiny_bert: Path) -> None:
