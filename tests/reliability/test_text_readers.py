@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.training import Negatives
-from encoders.training.data.files import ExampleFile
-from encoders.training.data.scores import TeacherScores
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels, read_run
@@ -59,11 +55,6 @@ def json_line(record: Any, **fields: Any) -> Line:
     return json.dumps(fields), record
 
 
-def tevatron(query: str, positive: str) -> Line:
-    passages = {"positive_passages": [{"title": "T", "text": positive}], "negative_passages": [{"text": "no"}]}
-    return json_line((query, f"T {positive}"), query=query, **passages)
-
-
 def impacts(id: str, vector: dict[str, int]) -> Line:
     return json_line((id, vector), id=id, contents="", vector=vector or {"[empty-vector]": 1})
 
@@ -82,16 +73,14 @@ class Reader:
     """The records of a file, in any order."""
     good: st.SearchStrategy[Line]
     bad: tuple[str | bytes, ...]
-    key: int | None = 1
-    """Columns of a record that make it unique; None: lines may be repeated."""
+    key: int = 1
+    """Columns of a record that make it unique."""
     repeats: bool = True
     """Whether a repeated line is refused with its number."""
     empty: bool = False
     """Whether a file may be empty."""
     marks: bool = True
     """Whether byte order marks may begin lines."""
-    packed: bool = True
-    """Whether gzip files are read."""
 
 
 NUMBERS = ("NaN", "Infinity", "1e400", "-1", "0", "1.0", "1.5", "2147483648", "1" + "0" * 30, "true", '"1"', "null")
@@ -113,10 +102,6 @@ TEXT = ('{"id": "x"}', '{"id": "x", "text": 3}', '{"id": "x", "text": ["x"]}')
 COLUMNS: tuple[str | bytes, ...] = ("one", "\tno id", "a b\tx", b"\xff\tx")
 GRADES = tuple(f"q 0 d {grade}" for grade in ("1.0", "1_0", "\u0663", "9" * 5000, "2147483648", "--1", "-", "+1"))
 FLOATS = ("nan", "inf", "-Infinity", "1e400", "1_000", "\u0663", "0x10", "1,5")
-EXAMPLES = (
-    "{", "[]", b"\xff", '{"query": 3, "pos": ["a"], "neg": []}', '{"query": "q", "pos": "a", "neg": []}',
-    '{"query": "q", "pos": [1], "neg": []}', '{"query": "q", "positive_passages": [{}], "negative_passages": []}',
-)  # fmt: skip
 
 
 def documents(path: Path) -> list[Any]:
@@ -132,22 +117,6 @@ def arrays(path: Path) -> list[Any]:
     return [(name, batch.row(row)) for row, name in enumerate(names)]
 
 
-def examples(path: Path) -> list[Any]:
-    file, rng = ExampleFile(path, Negatives(per_query=1 if path.suffix == ".tsv" else 0)), np.random.default_rng(0)
-    drawn = [file.get(number, rng) for number in range(len(file))]
-    return [(each.query, each.positive, *each.negatives) for each in drawn]
-
-
-def scores(path: Path) -> list[Any]:
-    """Pairs are kept as hashes: those of the lines are looked up."""
-    teacher = TeacherScores(path)
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    pairs = [line.split(b"\t")[:2] for line in data.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
-    names = [(query.decode(), document.decode()) for query, document in pairs]
-    return [(query, document, float(teacher.of(query, [document])[0])) for query, document in names]
-
-
-FILLED = st.lists(WORDS, min_size=1, max_size=3).map(" ".join)
 READERS = {
     "documents.jsonl": Reader(suffix=".jsonl", read=documents, good=json_documents(), bad=(*JSON, *TEXT)),
     "documents.tsv": Reader(
@@ -186,23 +155,6 @@ READERS = {
         good=st.builds(repeated_terms, WORDS, TERMS.map(lambda t: {k: v % 9 + 1 for k, v in t.items()}) | st.just({})),
         marks=False,
     ),
-    "triples.tsv": Reader(
-        suffix=".tsv", read=examples, bad=("a", "a\tb", b"\xff\tb\tc"), key=None, marks=False, packed=False,
-        good=st.tuples(FILLED, FILLED, FILLED).map(lambda texts: ("\t".join(texts), texts)),
-    ),
-    "examples of BGE": Reader(
-        suffix=".jsonl", read=examples, bad=EXAMPLES, key=None, marks=False, packed=False,
-        good=st.builds(lambda q, d: json_line((q, d), query=q, pos=[d], neg=["no"]), FILLED, FILLED),
-    ),
-    "examples of Tevatron": Reader(
-        suffix=".jsonl", read=examples, bad=EXAMPLES, key=None, marks=False, packed=False,
-        good=st.builds(tevatron, FILLED, FILLED),
-    ),
-    "scores of a teacher": Reader(
-        suffix=".tsv", read=scores, key=2, repeats=False, marks=False,
-        bad=(*(f"q\td\t{score}" for score in FLOATS), "q\td", "q\td\t4e38"),
-        good=st.builds(lambda q, d, score: (f"{q}\t{d}\t{score!r}", (q, d, score)), WORDS, WORDS, SCORES),
-    ),
 }  # fmt: skip
 EVERY = pytest.mark.parametrize("name", READERS)
 
@@ -239,16 +191,15 @@ def test_good_lines_are_read_and_a_bad_one_is_named(name: str, tmp_path: Path, r
     @generated(record_property)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        unique = None if reader.key is None else (lambda line: line[1][: reader.key])
-        lines = data.draw(st.lists(reader.good, min_size=1, max_size=4, unique_by=unique))
-        repeated = [lines[0][0]] if reader.key and reader.repeats else []
+        lines = data.draw(st.lists(reader.good, min_size=1, max_size=4, unique_by=lambda line: line[1][: reader.key]))
+        repeated = [lines[0][0]] if reader.repeats else []
         bad = data.draw(st.none() | st.sampled_from([*reader.bad, *repeated]))
         end = data.draw(ends)
         content = data.draw(st.sampled_from([b"", b"\n", *(b"\xef\xbb\xbf" for _ in marks)]))
         content += b"".join(line_bytes(line) + end for line, _ in lines)
         number = content.count(b"\n") + 1
         content += b"" if bad is None else line_bytes(bad)
-        pack = reader.packed and data.draw(st.booleans())
+        pack = data.draw(st.booleans())
         path = save(tmp_path / f"file{reader.suffix}{'.gz' * pack}", content, pack=pack)
         outcomes[bad is None] += 1
         if bad is None:
@@ -281,28 +232,7 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path, record_propert
     check()
 
 
-@pytest.mark.parametrize("name", ["documents.jsonl", "documents.tsv"])
-def test_documents_in_are_documents_out_and_refused(name: str, tmp_path: Path, record_property: Record) -> None:
-    reader = READERS[name]
-    lines = st.lists(reader.good | st.sampled_from(reader.bad).map(lambda line: (line, None)), min_size=1, max_size=6)
-
-    @generated(record_property)
-    @given(lines.filter(lambda lines: any(record for _, record in lines)))
-    def check(lines: list[tuple[str | bytes, Any]]) -> None:
-        path = save(tmp_path / f"file{reader.suffix}", b"\n".join(line_bytes(line) for line, _ in lines), pack=False)
-        good: dict[str, Any] = {}
-        for _, record in lines:
-            if record:
-                good.setdefault(record[0], record)
-        documents = read_documents(path, on_bad_line="skip")
-        assert [(d.id, d.text, d.expanded) for d in documents] == list(good.values())
-        assert documents.read + sum(documents.skipped.values()) == len(lines)
-        assert documents.empty == sum(not f"{text}{expanded}".strip() for _, text, expanded in good.values())
-
-    check()
-
-
-@pytest.mark.parametrize("suffix", [".trec", ".json", ".jsonl", ".tsv"])
+@pytest.mark.parametrize("suffix", [".trec", ".json"])
 def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path: Path, record_property: Record) -> None:
     tags = ["<top>", "</top>", "<num>", "<title>", "<desc>", " Number: ", "<top", "\n", "{", "}", '"q1": "a"', ","]
 
@@ -321,34 +251,11 @@ def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path: Path, rec
     check()
 
 
-def test_damaged_gzip_data_is_refused_or_harmless(tmp_path: Path, record_property: Record) -> None:
-    path = tmp_path / "corpus.tsv.gz"
-    lines = [f"d{number}\ttext {number * 7919 % 1009}\n" for number in range(40)]
-    halves = [gzip.compress("".join(half).encode()) for half in (lines[:20], lines[20:])]
-    content, whole = b"".join(halves), [line.partition("\t")[0] for line in lines]
-
-    @generated(record_property)
-    @given(st.integers(0, len(content) - 1), st.integers(-1, 8))
-    def check(at: int, bit: int) -> None:
-        flipped = content[:at] + bytes([content[at] ^ (1 << bit & 0xFF)]) + content[at + 1 :] if bit >= 0 else b""
-        damaged = flipped or content[:at]
-        path.write_bytes(damaged)
-        try:
-            found = [document.id for document in read_documents(path)]
-        except LearnedSparseError as error:
-            assert str(error).startswith(str(path))  # noqa: PT017
-        else:
-            assert found == whole or len(damaged) == len(halves[0])  # cut between two members: a whole file
-
-    check()
-
-
 WHOLE = {
     "documents.jsonl": '{"id": "d1", "text": "one"}\n', "documents.tsv": "d1\tone\n", "queries.tsv": "q1\tone\n",
     "queries.jsonl": '{"id": "q1", "text": "one"}\n', "judgements": "q1 0 d1 1\n", "run": "q1 Q0 d1 1 1.5 tag\n",
     "vectors.jsonl": '{"id": "d1", "vector": {"a": 1}}\n', "encoded queries.tsv": "q1\ta a b\n",
-    "vectors.jsonl, as arrays": '{"id": "d1", "vector": {"a": 1}}\n', "triples.tsv": "q\tyes\tno\n",
-    "scores of a teacher": "q1\td1\t1.5\n",
+    "vectors.jsonl, as arrays": '{"id": "d1", "vector": {"a": 1}}\n',
 }  # fmt: skip
 """A file of one line for each reader."""
 
@@ -374,14 +281,13 @@ def test_files_that_are_refused_as_a_whole(name: str, tmp_path: Path, monkeypatc
     monkeypatch.setenv(MAX_LINE_VARIABLE, "1")
     path.write_bytes(content + b"a" * (2**20 + 1))
     assert refused(reader.read, path).startswith(":2: a line longer than 1 MB; is this a file of lines? If it is, set")
-    if reader.packed:
-        for damaged in (gzip.compress(content)[:-3], gzip.compress(content) + b"garbage", b"\x1f\x8b"):
-            packed.write_bytes(damaged)
-            assert "damaged or cut-off gzip data" in refused(reader.read, packed)
-        packed.write_bytes(content)
-        assert "named .gz, but not gzip data" in refused(reader.read, packed)
-        packed.write_bytes(gzip.compress(content + b"a" * (2**20 + 1)))
-        assert "a line longer than 1 MB" in refused(reader.read, packed)
+    for damaged in (gzip.compress(content)[:-3], gzip.compress(content) + b"garbage", b"\x1f\x8b"):
+        packed.write_bytes(damaged)
+        assert "damaged or cut-off gzip data" in refused(reader.read, packed)
+    packed.write_bytes(content)
+    assert "named .gz, but not gzip data" in refused(reader.read, packed)
+    packed.write_bytes(gzip.compress(content + b"a" * (2**20 + 1)))
+    assert "a line longer than 1 MB" in refused(reader.read, packed)
 
 
 def test_separators_of_unicode_split_no_line_and_no_column(tmp_path: Path) -> None:
@@ -394,30 +300,10 @@ def test_separators_of_unicode_split_no_line_and_no_column(tmp_path: Path) -> No
     assert queries(path) == [("q1", "one two three")]  # a query is one line
 
 
-def test_keys_given_twice(tmp_path: Path) -> None:
-    """The last value counts, as in Python and in Anserini; a query given twice is refused."""
-    path = tmp_path / "c.jsonl"
-    path.write_text('{"id": "d0", "id": "d1", "text": "a", "text": "b", "vector": {"a": 1, "a": 2}}')
-    assert documents(path) == [("d1", "b", "")]
-    assert list(read_vectors(path)) == [("d1", {"a": 2})]
-    path = tmp_path / "t.json"
-    path.write_text('{"q1": "one", "q1": "two"}')
-    assert "query 'q1' was given before" in refused(queries, path)
-
-
-TOPICS = {
-    "<top>\n<num> 1\n<title> a\n<top>\n<num> 2\n<title> b\n</top>\n": ":1: <top> and </top> do not alternate",
-    "<top>\n<num> 1\n<title> a\n</top>\n</top>\n": ":1: <top> and </top> do not alternate",
-    "<top>\n<num> 1\n<title> a\n<num> 2\n<title> b\n</top>\n": ":1: <num> is given twice in one topic",
-    "<top>" + "<top" * 200_000: "",  # in linear time
-    "<top><num>" + " " * 200_000 + "</top>": "",
-}
-
-
-@pytest.mark.parametrize("text", TOPICS, ids=lambda text: text[:70])
-def test_topics_of_trec_that_are_refused(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["<top>" + "<top" * 200_000, "<top><num>" + " " * 200_000 + "</top>"], ids=len)
+def test_topics_of_trec_are_read_in_linear_time(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.trec").write_text(text)
-    assert refused(queries, tmp_path / "t.trec").startswith(TOPICS[text])
+    refused(queries, tmp_path / "t.trec")
 
 
 def test_a_folder_with_a_broken_link_is_not_read_in_part(tmp_path: Path) -> None:

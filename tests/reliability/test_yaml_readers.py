@@ -70,16 +70,11 @@ def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path: Path
 
 NASTY = {
     b"": "expected a mapping of settings, got None",
-    b"- a\n- b\n": r"expected a mapping of settings, got \['a', 'b'\]",
     b"a: 1\na: 2\n": "2: not readable as YAML: the key 'a' is given twice; keep one",
-    b"a: {b: 1, c: {d: 1, d: 2}}\nx: 1\n": "1: .*the key 'd' is given twice",
     b"x: 1\n? [a]\n: 2\n": "2: .*unhashable key",
     b"x: 1\ny: !!python/object/apply:os.system ['touch ran']\n": "2: .*could not determine a constructor",
-    b"x: 1\n--- \ny: 1\n": "2: .*but found another document",
     b"x: 1\n\ty: 1\n": "2: not readable as YAML",
     b"x: \xff\n": "cannot be read .*byte 0xff in position 3",
-    b"x: 1\ny: a\x00b\n": "special characters are not allowed",
-    b"x: 1\ny: *nowhere\n": "2: .*found undefined alias 'nowhere'",
     b"x: 1\ny: " + b"[" * 100_000: "recursion",
 }  # fmt: skip
 
@@ -108,24 +103,11 @@ def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_path_that_is_not_a_file(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path, "directory"), (Path("a\0b.yaml"), "null"), (tmp_path / ("x" * 300), "too long")):
-        with pytest.raises(LearnedSparseError, match=f"cannot be read .*{reason}"):
-            read_yaml(path)
-
-
-RECIPE = "base: demo-splade\n"
-
-
 BASES = {
     "base: a.yaml": "a.yaml: is its own base", "base: ../box/a.yaml": "a.yaml: is its own base",
     "base: gone.yaml": "gone.yaml: no such file", f"base: {'é' * 300}": "no recipe 'éé",
-    "base: demo-spladde": "no recipe 'demo-spladde'; did you mean 'demo-splade'",
     "base: ../../pyproject": "../../pyproject: no such recipe; name a recipe of the package",
     "base: [demo-splade]": "base: expected the name of a recipe or a YAML file",
-    f"{RECIPE}stage: 3": "stage: expected a mapping", f"{RECIPE}stages: {{x: 1}}": "stages: expected list",
-    f"{RECIPE}seed: 1.5": "seed: expected int, got 1.5", f"{RECIPE}idf_bias: nan": "a finite number, got 'nan'",
-    f"{RECIPE}idf_bias: 1e400": "idf_bias: expected a finite number, got inf",
 }  # fmt: skip
 
 
@@ -138,7 +120,7 @@ def test_recipes_and_their_bases(text: str, tmp_path: Path) -> None:
 
 
 def test_a_base_in_another_folder_is_read(tmp_path: Path) -> None:
-    (tmp_path / "shared.yaml").write_text(RECIPE, encoding="utf-8")
+    (tmp_path / "shared.yaml").write_text("base: demo-splade\n", encoding="utf-8")
     (tmp_path / "box").mkdir()
     (tmp_path / "box" / "a.yaml").write_text("base: ../shared.yaml\nseed: 7\n", encoding="utf-8")
     assert load_recipe(tmp_path / "box" / "a.yaml").seed == 7
