@@ -212,7 +212,8 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept:
 
     way_out = "name another folder with --output"
     if not (folder / FILE).is_file():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(path.name[0] != "." for path in folder.iterdir())):
+            # hidden: what a killed writer left
             raise LearnedSparseError(f"{folder}: neither empty nor the results of a leaderboard; {way_out}")
         return
     before = read_json(folder / FILE)
