@@ -208,12 +208,15 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept:
     ``chosen`` cells (row and column) are run first, ``kept`` ones are written again. ``drop``: lose the others.
     """
     from eval.reproduce.leaderboard.results import RESULTS as FILE
+    from eval.reproduce.leaderboard.results import VALUES
     from eval.reproduce.steps import status_of
+
+    def left_by_a_kill(name: str) -> bool:
+        return name[0] == "." or name == VALUES
 
     way_out = "name another folder with --output"
     if not (folder / FILE).is_file():
-        if folder.exists() and (not folder.is_dir() or any(path.name[0] != "." for path in folder.iterdir())):
-            # hidden: what a killed writer left
+        if folder.exists() and (not folder.is_dir() or not all(left_by_a_kill(path.name) for path in folder.iterdir())):
             raise LearnedSparseError(f"{folder}: neither empty nor the results of a leaderboard; {way_out}")
         return
     before = read_json(folder / FILE)
