@@ -24,6 +24,8 @@ Terms of nearly every document cost the most time and separate documents the lea
 gamma is 0.7); this command removes them from the vectors of any model, without encoding again. No query can match a
 removed term: measure again. `python -m eval.dimensions` shows what each share would remove.
 --keep-postings removes the smallest impacts instead, except those of BM25 (learned_sparse.encode --with bm25).
+--idf 0.5 multiplies each impact by the square root of the term's idf in these documents. Try it with a published model
+that was not trained on them.
 
 examples:
   python -m learned_sparse.jsonvector prune --model splade --collection scifact --as splade-70 \\
@@ -97,6 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     rule("--max-document-frequency", type=float, metavar="SHARE", help="remove terms of more documents (gamma)")
     rule("--top-dimensions", type=int, metavar="N", help="remove the N most frequent terms")
     rule("--keep-postings", type=float, metavar="SHARE", help="keep the largest impacts, and all those of BM25")
+    rule("--idf", type=float, metavar="POWER", help="multiply impacts by a power of the term's idf in these documents")
     pruning.add_argument("--overwrite", action="store_true", help="replace an earlier result")
     pruning.set_defaults(run=_prune)
     options = parser.parse_args(argv)
@@ -129,6 +132,7 @@ def _prune(options: argparse.Namespace) -> int:
         max_document_frequency=options.max_document_frequency,
         top_dimensions=options.top_dimensions,
         keep_postings=options.keep_postings,
+        idf=options.idf,
         overwrite=options.overwrite,
     )
     after = Counts.total(manifest.counts for manifest in manifests)
@@ -136,7 +140,9 @@ def _prune(options: argparse.Namespace) -> int:
     removed = record["removed"]
     share = 1 - after.postings / max(before.postings, 1)
     print(f"{after.written:,} documents, {after.postings:,} of {before.postings:,} postings")
-    if "min_impact" in record:
+    if options.idf is not None:
+        print(f"impacts times idf ** {options.idf}: {share:.1%} of the postings round to 0")
+    elif "min_impact" in record:
         print(f"{share:.1%} of the postings removed: impacts below {record['min_impact']}")
     else:
         print(f"{len(removed):,} terms with {share:.1%} of the postings removed; the most frequent:")

@@ -1,10 +1,11 @@
-"""Copy encoded documents without the terms that most documents have, or without the smallest impacts."""
+"""Copy encoded documents without the terms that most documents have, without the smallest impacts, or with idf."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import itertools
+import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,6 +30,9 @@ from learned_sparse.jsonvector.manifest import (
 from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, read_objects
 from learned_sparse.jsonvector.writer import new_output, open_part
 
+Kept = Callable[[Mapping[str, int]], dict[str, int]]
+"""From the vector of a document to that of the copy."""
+
 
 def prune(
     sources: Sequence[Path],
@@ -37,20 +41,25 @@ def prune(
     max_document_frequency: float | None = None,
     top_dimensions: int | None = None,
     keep_postings: float | None = None,
+    idf: float | None = None,
     overwrite: bool = False,
 ) -> list[Manifest]:
     """Copy each of ``sources`` (an encoded collection, or its shards) to the target at the same position.
 
-    Exactly one rule is given: remove the terms in more than a share ``max_document_frequency`` of the documents of all
+    Exactly one rule is given. Remove the terms in more than a share ``max_document_frequency`` of the documents of all
     sources (above 0, at most 1), or the ``top_dimensions`` most frequent terms (ties by code point), or the postings
     with the smallest impacts, so that at least a share ``keep_postings`` stays (equal impacts together). The last rule
-    leaves BM25's postings of a hybrid alone: they are few, and each one counts. Documents stay, with an empty vector if
-    need be. Returns the manifests of the targets, whose ``options["pruning"]`` records the rule, the removed terms with
-    their document frequencies, and the smallest impact that stays.
+    leaves BM25's postings of a hybrid alone: they are few, and each one counts. ``idf`` multiplies impacts by
+    ``log(1 + documents / document frequency) ** idf`` (arXiv 2211.03988), so scaled that the largest impact stays, and
+    removes those that round to 0. Documents stay, with an empty vector if need be. Returns the manifests of the
+    targets, whose ``options["pruning"]`` records the rule, the removed terms with their document frequencies, and the
+    smallest impact that stays.
     """
     share, top, keep = max_document_frequency, top_dimensions, keep_postings
-    if [share, top, keep].count(None) != 2:
-        raise LearnedSparseError("give one of --max-document-frequency, --top-dimensions and --keep-postings")
+    if [share, top, keep, idf].count(None) != 3:
+        raise LearnedSparseError("give one of --max-document-frequency, --top-dimensions, --keep-postings and --idf")
+    if idf is not None and not 0 < idf <= 2:
+        raise LearnedSparseError(f"--idf {idf}: give a power above 0 and at most 2")
     for option, value in (("--max-document-frequency", share), ("--keep-postings", keep)):
         if value is not None and not 0 < value <= 1:
             raise LearnedSparseError(f"{option} {value}: give a share above 0 and at most 1")
@@ -65,7 +74,13 @@ def prune(
         files = [source / part.file for source, m in zip(sources, manifests, strict=True) for part in m.parts]
         vectors = progress_bar((vector for _, vector, _ in read_objects(files)), "counting", "documents", documents)
         record = {"documents": documents, "source_sha256": parts_sha256(manifests)}
-        if keep is not None:
+        factors: Mapping[str, float] = {}
+        if idf is not None:
+            if _whole(manifests[0]):
+                raise LearnedSparseError("--idf: these vectors have BM25, and so idf; give those of the model alone")
+            record |= {"rule": {"idf": idf}, "removed": {}}
+            factors = _idf_factors(vectors, documents, idf)
+        elif keep is not None:
             record |= {"rule": {"keep_postings": keep}, "removed": {}}
             record["min_impact"] = _min_impact(vectors, keep, _whole(manifests[0]))
         else:
@@ -78,7 +93,12 @@ def prune(
                 option = f"--max-document-frequency {share}" if top is None else f"--top-dimensions {top}"
                 raise LearnedSparseError(f"{option}: removes every term; no query could match")
             record |= {"rule": rule, "removed": removed}
-        return [_copy(s, f, manifest, record) for s, f, manifest in zip(sources, folders, manifests, strict=True)]
+        kept = (
+            partial(_times, factors)
+            if factors
+            else partial(_kept, record["removed"], record.get("min_impact", 0), _whole(manifests[0]))
+        )
+        return [_copy(s, f, manifest, record, kept) for s, f, manifest in zip(sources, folders, manifests, strict=True)]
 
 
 def _whole(manifest: Manifest) -> tuple[str, ...]:
@@ -94,6 +114,22 @@ def _min_impact(vectors: Iterable[Mapping[str, int]], keep: float, whole: tuple[
     return next((impact for impact, count in reached if count >= keep * postings.total()), 1)
 
 
+def _idf_factors(vectors: Iterable[Mapping[str, int]], documents: int, power: float) -> dict[str, float]:
+    """Factor of each term; the largest product with an impact is the largest impact."""
+    frequencies, largest = Counter[str](), dict[str, int]()
+    for vector in vectors:
+        frequencies.update(vector.keys())
+        largest |= {term: impact for term, impact in vector.items() if impact > largest.get(term, 0)}
+    idf = {term: math.log(1 + documents / frequency) ** power for term, frequency in frequencies.items()}
+    unit = max(largest.values(), default=1) / max((idf[term] * largest[term] for term in idf), default=1)
+    return {term: factor * unit for term, factor in idf.items()}
+
+
+def _times(factors: Mapping[str, float], vector: Mapping[str, int]) -> dict[str, int]:
+    products = ((term, round(impact * factors[term])) for term, impact in vector.items())
+    return {term: impact for term, impact in products if impact}
+
+
 def _written(folder: Path) -> list[Path]:
     """Files of a pruned folder; the encoder's own folders, which record no pruning, are never replaced."""
     manifest = Manifest.load(folder)
@@ -102,12 +138,11 @@ def _written(folder: Path) -> list[Path]:
     return [folder / name for name in (STATISTICS, *(part.file for part in manifest.parts))]
 
 
-def _copy(source: Path, folder: Path, manifest: Manifest, record: Mapping[str, Any]) -> Manifest:
+def _copy(source: Path, folder: Path, manifest: Manifest, record: Mapping[str, Any], kept: Kept) -> Manifest:
     """Write one target into ``folder``; the record of an earlier pruning is kept under ``before``."""
     before = {"before": manifest.options[PRUNING]} if PRUNING in manifest.options else {}
     pruned = dataclasses.replace(manifest, options={**manifest.options, PRUNING: {**record, **before}})
     parts = progress_bar(manifest.parts, f"pruning {source.name}", "files")
-    kept = partial(_kept, record["removed"], record.get("min_impact", 0), _whole(manifest))
     written = [_copy_part(source / part.file, folder / part.file, part, kept) for part in parts]
     if (source / STATISTICS).is_file():
         shutil.copyfile(source / STATISTICS, folder / STATISTICS)
@@ -127,9 +162,7 @@ def _kept(
     }
 
 
-def _copy_part(
-    source: Path, target: Path, part: Part, kept: Callable[[Mapping[str, int]], dict[str, int]]
-) -> tuple[Part, Counts]:
+def _copy_part(source: Path, target: Path, part: Part, kept: Kept) -> tuple[Part, Counts]:
     empty = postings = largest_impact = largest_sum = 0
     with open_part(target, compress=source.suffix == ".gz") as out:
         for _, vector, content in read_objects([source]):

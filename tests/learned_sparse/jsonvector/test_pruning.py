@@ -100,6 +100,35 @@ def test_the_largest_impacts_are_kept_and_all_of_bm25(vectors: Vectors, keep: fl
     assert manifest.options["pruning"]["min_impact"] == smallest
 
 
+@settings(max_examples=20)
+@given(vectors=collections, power=st.sampled_from([0.5, 1.0, 2.0]))
+def test_impacts_times_a_power_of_idf(vectors: Vectors, power: float) -> None:
+    counts = {term: sum(term in row for row in vectors.values()) for row in vectors.values() for term in row}
+    weights = {
+        name: {term: impact * math.log(1 + len(vectors) / counts[term]) ** power for term, impact in row.items()}
+        for name, row in vectors.items()
+    }
+    heaviest = max((weight for row in weights.values() for weight in row.values()), default=1)
+    largest = max((impact for row in vectors.values() for impact in row.values()), default=1)
+    with tempfile.TemporaryDirectory() as folder:
+        names = list(vectors)
+        shards = [{name: vectors[name] for name in names[start::2]} for start in range(min(2, len(names)))]
+        sources = [write_folder(Path(folder, f"in-{number}"), shard) for number, shard in enumerate(shards)]
+        prune(sources, targets := [Path(folder, f"out-{number}") for number in range(len(shards))], idf=power)
+        found = dict(read_vectors(*targets))
+    assert found.keys() == weights.keys()
+    for name, row in weights.items():
+        for term, weight in row.items():
+            assert abs(found[name].get(term, 0) - weight * largest / heaviest) <= 0.5 + 1e-9
+        assert all(impact > 0 for impact in found[name].values())
+
+
+def test_idf_is_refused_with_bm25(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "in", VECTORS, encoder={"hybrid": {}})
+    with pytest.raises(LearnedSparseError, match="have BM25"):
+        prune([source], [tmp_path / "out"], idf=0.5)
+
+
 def test_shards_have_one_smallest_impact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = {"x": {"d1": {"a": 1, "b": 9}}, "y": {"d2": {"a": 7, "b": 8}}}
     shards = [write_folder(tmp_path / name, vectors) for name, vectors in rows.items()]
