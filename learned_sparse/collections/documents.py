@@ -63,6 +63,8 @@ class DocumentReader(Iterator[Document]):
         """Documents returned so far that have neither text nor expansion."""
         self.skipped: dict[str, int] = {}
         """Number of lines left out so far, by reason."""
+        self.segmented = self.largest_segments = 0
+        """Documents split so far, and the maximum number of segments of one (``segments.SegmentReader``)."""
         self._on_bad_line = on_bad_line
         self._predicted: Iterator[tuple[str, str]] | None = None
         self._documents = self._checked(records)

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from learned_sparse.core.errors import Command, LearnedSparseError
@@ -46,20 +45,15 @@ def command_list(package: str) -> Command:
 
 
 def print_commands(package: str) -> None:
-    """Print a line for each command of a package."""
-    commands = dict(_commands(package))
-    width = max(map(len, commands))
-    for module, purpose in commands.items():
-        print(f"{module:{width}}  {purpose}")
-    print(f"\nOptions of a command: {command_line('MODULE --help')}")
-
-
-def _commands(package: str) -> Iterator[tuple[str, str]]:
-    """Module and purpose of each command, as the first line of its file says: ``python -m MODULE ...``: purpose."""
+    """Print module and purpose of each command of a package, as the first line of its file says."""
     spec = importlib.util.find_spec(package)
-    folder = Path(spec.origin or "").parent if spec else Path()
+    folder, commands = Path(spec.origin or "").parent if spec else Path(), {}
     for path in sorted(folder.rglob("*.py")):
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         match = re.match(r'"""``python -m (\S+?)(?: .*)?``: (.*?)\.?(?:""")?$', first)
         if match and match[1] != package:
-            yield match[1], match[2].replace("``", "")
+            commands[match[1]] = match[2].replace("``", "")
+    width = max(map(len, commands))
+    for module, purpose in commands.items():
+        print(f"{module:{width}}  {purpose}")
+    print(f"\nOptions of a command: {command_line('MODULE --help')}")

@@ -19,12 +19,11 @@ from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts
 from learned_sparse.core.encoder import load_encoder as load_model
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import EXPANDED, Reading, Sources, SparseBatch, Token
 from learned_sparse.core.settings import parse
 from learned_sparse.core.terms import BM25_PREFIX
 from learned_sparse.encode.bm25 import BITS, AnalyzedText, Bm25Documents, Bm25Statistics
-from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
 MODEL, WORDS = "m:", BM25_PREFIX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,7 @@ def _write(documents: Iterator[tuple[str, Any, dict[str, Any]]], path: Path, qua
             ids, vectors, contents = zip(*chunk, strict=True)
             impacts, statistics = quantizer.quantize(SparseBatch.from_dicts(vectors, np.float64), ids)
             part.add(ids, list(map(_text, contents)), impacts, LuceneTerms(impacts.terms))
-            counts = Counts(
-                read=len(ids),
-                written=len(impacts),
-                empty_vectors=int(np.count_nonzero(np.diff(impacts.indptr) == 0)),
-                postings=len(impacts.values),
-                clipped=statistics.clipped,
-                lost_to_rounding=statistics.lost_to_rounding,
-                largest_impact=int(impacts.values.max(initial=0)),
-            )
+            counts = replace(Counts.of(impacts, statistics), read=len(ids), largest_sum=0)
             total = Counts.total([total, counts])
     return total
 
