@@ -181,12 +181,11 @@ class Tasks:
 
     def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], description: str) -> list[Any]:
         """Results of ``function`` for each tuple of arguments, under a progress bar; an error ends the other calls."""
-        results: list[Any] = [None] * len(arguments)
         with ThreadPoolExecutor(len(arguments)) as threads:
-            futures = {threads.submit(self.call, function, *some): number for number, some in enumerate(arguments)}
+            futures = [threads.submit(self.call, function, *some) for some in arguments]
             try:
                 for future in progress_bar(as_completed(futures), description, "shards", len(futures)):
-                    results[futures[future]] = future.result()
+                    future.result()  # raises its error
             except self._ray.exceptions.RayError as error:
                 self.stop()
                 raise LearnedSparseError(
@@ -196,7 +195,7 @@ class Tasks:
             except BaseException:
                 self.stop()
                 raise
-        return results
+        return [future.result() for future in futures]
 
     def run(self, module: str, words: Sequence[str], log: Path, resources: Resources) -> int:
         """Exit status of ``python -m module words`` on a node that has the resources.

@@ -209,7 +209,8 @@ def load_encoder(
     model = load_model(checkpoint, side, **options, **({"settings": settings} if settings else {}))
     if side == "query":
         return Hybrid.queries(model, record, alpha)
-    words = Bm25Documents(Bm25Statistics.load(Path(statistics or ".", STATISTICS)))
+    path = Path(statistics or ".", STATISTICS)
+    words = Bm25Documents(parse(Bm25Statistics, read_record(path), str(path)))
     if words.description != record.statistics:
         raise LearnedSparseError(f"{statistics}/{STATISTICS}: not the statistics of these vectors; encode them again")
     return Hybrid.documents(model, words, record)

@@ -19,7 +19,7 @@ from learned_sparse.collections.segments import Segmentation, SegmentReader
 from learned_sparse.core.encoder import Encoder, choose_quantizer, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json
+from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json, write_record
 from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
@@ -163,7 +163,7 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     )  # fmt: skip
     manifest = pipeline.run(manifest, quantizer, progress)
     if statistics is not None:
-        statistics.save(source.output / STATISTICS)
+        write_record(source.output / STATISTICS, dataclasses.asdict(statistics))
     if options.times and pipeline.encoded:
         write_json(options.times, {"documents": pipeline.encoded, "seconds": round(pipeline.seconds, 3)})
     return manifest

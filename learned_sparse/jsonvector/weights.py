@@ -51,19 +51,14 @@ def quantize_vectors(
         else:
             quantizer = Quantizer(factor, bits)
         seen: set[str] = set()
+        parts = [folder / "vectors" / f"{n:05d}.jsonl{'.gz' * (f.suffix == '.gz')}" for n, f in enumerate(files)]
         counts = Counts.total(
             _write(read_objects([file], weights=True, seen=seen), part, quantizer)
-            for file, part in zip(files, _parts(files, folder), strict=True)
+            for file, part in zip(files, parts, strict=True)
         )
         nonzero = {name: value for name, value in vars(counts).items() if value}
         write_json(folder / QUANTIZER, {"quantizer": quantizer.to_json(), "counts": nonzero})
     return quantizer, counts
-
-
-def _parts(files: Sequence[Path], folder: Path) -> list[Path]:
-    """A file of ``folder`` for each of ``files``, compressed alike."""
-    suffixes = (".jsonl.gz" if file.suffix == ".gz" else ".jsonl" for file in files)
-    return [folder / "vectors" / f"{number:05d}{suffix}" for number, suffix in enumerate(suffixes)]
 
 
 def _write(documents: Iterator[tuple[str, Any, dict[str, Any]]], path: Path, quantizer: Quantizer) -> Counts:
