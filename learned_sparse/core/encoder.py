@@ -106,11 +106,12 @@ def as_encoder(encoder: Any) -> Encoder:
     for name in ("terms", "description", "encode"):
         if not hasattr(encoder, name):
             raise LearnedSparseError(f"{type(encoder).__name__}: not an encoder: it has no {name!r} (see Encoder)")
-    members = {
-        name: property(lambda _, name=name: getattr(encoder, name))
-        for name in dir(Encoder)
-        if not name.startswith("_") and hasattr(encoder, name)
-    }
+
+    def member(name: str) -> property:
+        return property(lambda _: getattr(encoder, name))
+
+    names = {"terms", "description", *dir(Encoder)}
+    members = {name: member(name) for name in names if not name.startswith("_") and hasattr(encoder, name)}
     adapted: Encoder = type(type(encoder).__name__, (Encoder,), members)()  # the name is for errors and manifests
     return adapted
 

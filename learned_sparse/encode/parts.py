@@ -144,11 +144,9 @@ class PartFolder:
         """
         if self._overwrite:  # a shard without parts
             self.begin(manifest)
-        files = {self.file(number) for number in records}
-        self._remove(keep=files | {self._record(number) for number in records})
+        self._remove(keep={path for number in records for path in (self.file(number), self._record(number))})
         parts = tuple(records[number].part for number in sorted(records))
-        stored = self._stored
-        if stored is not None and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
+        if (stored := self._stored) and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
         return manifest.finish(self.folder, parts, counts)
 
