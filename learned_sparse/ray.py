@@ -26,7 +26,6 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.machine import processors
-from learned_sparse.core.settings import positive
 
 ATTEMPTS = 4
 """Processes that may die with one task before the command gives up."""
@@ -127,18 +126,6 @@ class Engine:
             f"{workers or 1} workers with 1 processor and {gpus:g} GPUs each do not fit into the {len(nodes)} nodes of "
             f"this Ray ({cores:g} processors, {all_gpus:g} GPUs); give fewer --workers or --gpus-per-worker"
         )
-
-
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``."""
-    add = parser.add_argument_group("several processes or machines").add_argument
-    add(
-        "--engine", choices=["process", "ray"], default="process", help="this process (default), or tasks of Ray: on "
-        "the processors and GPUs of this machine, or on a cluster",
-    )  # fmt: skip
-    add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
-    add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")
-    add("--gpus-per-worker", type=float, metavar="G", help="default: 1 if there are GPUs; 0.5: two workers on a GPU")
 
 
 class Tasks:

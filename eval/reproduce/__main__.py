@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
+from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, locked, read_json
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.ray import Engine, Tasks, add_engine_options
+from learned_sparse.ray import Engine, Tasks
 
 if TYPE_CHECKING:
     from eval.reproduce.leaderboard.results import Cells

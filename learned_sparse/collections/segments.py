@@ -106,7 +106,6 @@ class SegmentReader(DocumentReader):
     """The segments of a reader's documents, in order; each segment has the whole expanded text of its document."""
 
     def __init__(self, reader: DocumentReader, segmentation: Segmentation, encoder: Encoder) -> None:
-        check_segment_length(encoder, segmentation)
         super().__init__((), source=reader.source)
         self.skipped = reader.skipped
         self._documents = self._split(reader, segmentation, encoder)
@@ -122,34 +121,30 @@ class SegmentReader(DocumentReader):
 
 def cut(documents: Sequence[Document], segmentation: Segmentation, encoder: Encoder) -> Iterator[list[Document]]:
     """The segments of each of ``documents``, by the words of the encoder's tokenizer; they have the document's id."""
-    check_expanded(encoder, segmentation, documents)
+    _check(documents, segmentation, encoder)
     words_of_documents = encoder.word_spans([document.text for document in documents])
     for document, words in zip(documents, words_of_documents, strict=True):
         spans = segmentation.spans(words) or [(0, len(document.text))]
         yield [replace(document, text=document.text[start:end]) for start, end in spans]
 
 
-def check_segment_length(encoder: Encoder, segmentation: Segmentation) -> None:
-    """Raise if a segment may be longer than what ``encoder`` reads."""
-    max_length = encoder.description.get("max_length")
-    if isinstance(max_length, int) and segmentation.length + SPECIAL_TOKENS > max_length:
-        raise LearnedSparseError(
-            f"--segment-length {segmentation.length}: the encoder reads {max_length} tokens, of which "
-            f"{SPECIAL_TOKENS} are special tokens; give at most {max_length - SPECIAL_TOKENS}, or a larger --max-length"
-        )
-
-
-def check_expanded(encoder: Encoder, segmentation: Segmentation, documents: Iterable[Document]) -> None:
-    """Raise if ``encoder`` would cut a segment of ``documents`` to make room for an expansion.
+def _check(documents: Iterable[Document], segmentation: Segmentation, encoder: Encoder) -> None:
+    """Raise if a segment may be longer than what ``encoder`` reads, or is cut to make room for an expansion.
 
     Of a segment and its expansion the longer part is cut first, so a segment of half the input is never cut.
     """
-    max_length = encoder.description.get("max_length")
-    if not encoder.uses_expanded or not isinstance(max_length, int):
+    max_length, length = encoder.description.get("max_length"), segmentation.length
+    if not isinstance(max_length, int):
         return
-    longest = (max_length - SPECIAL_TOKENS - 1) // 2  # one more [SEP]
-    if segmentation.length > longest and (expanded := next((each.id for each in documents if each.expanded), None)):
+    if length + SPECIAL_TOKENS > max_length:
         raise LearnedSparseError(
-            f"--segment-length {segmentation.length}: document {expanded!r} has expanded text, which each of its "
-            f"segments is read with, in {max_length} tokens; give at most {longest}, or a larger --max-length"
+            f"--segment-length {length}: the encoder reads {max_length} tokens, of which {SPECIAL_TOKENS} are special "
+            f"tokens; give at most {max_length - SPECIAL_TOKENS}, or a larger --max-length"
+        )
+    longest = (max_length - SPECIAL_TOKENS - 1) // 2  # one more [SEP]
+    expanded = next((each.id for each in documents if each.expanded), None) if encoder.uses_expanded else None
+    if length > longest and expanded is not None:
+        raise LearnedSparseError(
+            f"--segment-length {length}: document {expanded!r} has expanded text, which each of its segments is read "
+            f"with, in {max_length} tokens; give at most {longest}, or a larger --max-length"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import re
 import shlex
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 
 from learned_sparse.core.errors import Command, LearnedSparseError
-from learned_sparse.core.settings import CommandParser
+from learned_sparse.core.settings import CommandParser, positive
 
 
 def command_line(words: str) -> str:
@@ -31,6 +32,18 @@ def refuse(*problems: tuple[object, str]) -> None:
     for problem, message in problems:
         if problem:
             raise LearnedSparseError(message)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``."""
+    add = parser.add_argument_group("several processes or machines").add_argument
+    add(
+        "--engine", choices=["process", "ray"], default="process", help="this process (default), or tasks of Ray: on "
+        "the processors and GPUs of this machine, or on a cluster",
+    )  # fmt: skip
+    add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
+    add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")
+    add("--gpus-per-worker", type=float, metavar="G", help="default: 1 if there are GPUs; 0.5: two workers on a GPU")
 
 
 def command_list(package: str) -> Command:

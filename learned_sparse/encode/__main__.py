@@ -8,11 +8,9 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import get_args
 
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.collections.segments import Segmentation, Which
-from learned_sparse.core.commands import print_next, refuse
+from learned_sparse.core.commands import add_engine_options, print_next, refuse
 from learned_sparse.core.encoder import default_checkpoint, resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
 from learned_sparse.core.files import locked
@@ -21,7 +19,6 @@ from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.pipeline import PART_SIZE
 from learned_sparse.encode.run import BM25, Source, encode_source, encode_with_ray, open_source
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
-from learned_sparse.ray import Engine, add_engine_options
 
 DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "splade", "spade", "uhd"})
@@ -46,7 +43,11 @@ def main(argv: list[str] | None = None) -> int:
         options.resume = True
     given = options.checkpoint
     checkpoint = resolve_checkpoint(given) if given else default_checkpoint(options.model)
-    engine, source = Engine.from_options(options), open_source(options)
+    engine, source = None, open_source(options)
+    if {options.engine, options.address, options.workers, options.gpus_per_worker} != {"process", None}:
+        from learned_sparse.ray import Engine
+
+        engine = Engine.from_options(options)
     _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
     started = time.monotonic()
     count = source.count() if sys.stderr.isatty() and options.segment_length is None else None
@@ -135,6 +136,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         options.alpha = options.changes.pop(ALPHA, options.alpha)
     _check(options)
     if options.segment_length is not None:
+        from learned_sparse.collections.segments import Segmentation
+
         for name, default in (("segments", "all"), ("segment_overlap", 0), ("segment_delimiter", "#")):
             if getattr(options, name) is None:
                 setattr(options, name, default)
@@ -245,7 +248,7 @@ def _parser() -> argparse.ArgumentParser:
     segments = parser.add_argument_group("long documents").add_argument
     segments("--segment-length", type=int, metavar="TOKENS", help="cut document D into segments D#0, D#1, ...")
     segments(
-        "--segments", choices=get_args(Which), help="segments to encode, default: all; sum and "
+        "--segments", choices=["first", "all", "sum", "decay"], help="segments to encode, default: all; sum and "
         "decay add those of a document up to one vector, with decay the i-th at 1/i (HDCT)",
     )  # fmt: skip
     segments("--segment-overlap", type=int, metavar="TOKENS", help="tokens that neighbours share; default: 0")

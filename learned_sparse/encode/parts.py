@@ -144,26 +144,23 @@ class PartFolder:
         """
         if self._overwrite:  # a shard without parts
             self.begin(manifest)
-        self._remove(keep={path for number in records for path in (self.file(number), self._record(number))})
+        self.clear(keep={path for number in records for path in (self.file(number), self._record(number))})
         parts = tuple(records[number].part for number in sorted(records))
         if (stored := self._stored) and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
         return manifest.finish(self.folder, parts, counts)
 
-    def clear(self) -> None:
-        """Remove what an earlier run wrote."""
-        (self.folder / MANIFEST).unlink(missing_ok=True)  # first: a killed run leaves no manifest without parts
-        self._remove(keep=frozenset())
+    def clear(self, keep: Set[Path] | None = None) -> None:
+        """Remove parts, temporary files and locks of killed writers, but for ``keep``; without it also the manifest."""
+        if keep is None:  # first: a killed run leaves no manifest without parts
+            (self.folder / MANIFEST).unlink(missing_ok=True)
+        for below in ("progress", "vectors"):
+            for path in (self.folder / below).glob("*"):
+                if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in (keep or ()):
+                    path.unlink()
 
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"
-
-    def _remove(self, keep: Set[Path]) -> None:
-        """Remove files of parts, temporary files and locks of killed writers. The folder is locked."""
-        for below in ("progress", "vectors"):
-            for path in (self.folder / below).glob("*"):
-                if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in keep:
-                    path.unlink()
 
 
 def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:

@@ -11,17 +11,16 @@ import dataclasses
 import itertools
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.collections.segments import Segmentation, check_segment_length, cut
 from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, query_quantizer, without_empty_texts
 from learned_sparse.core.files import locked
 from learned_sparse.core.quantize import Calibration, Quantizer
@@ -30,6 +29,9 @@ from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, PartRecord, check_output
 from learned_sparse.jsonvector.manifest import Counts, Manifest, versions
 from learned_sparse.jsonvector.writer import PartFile
+
+if TYPE_CHECKING:
+    from learned_sparse.collections.segments import Segmentation
 
 PART_SIZE = 2048
 """Documents of a part file."""
@@ -44,7 +46,6 @@ WRITE_ROWS = 128
 Progress = Callable[[int], object]
 """Function that is called with the number of documents just encoded, such as ``tqdm.update``."""
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -144,8 +145,6 @@ class Pipeline:
         adding_up: Segmentation | None = None,
     ) -> None:
         """``adding_up``: the vector of a document is the sum of those of its segments."""
-        if adding_up is not None:
-            check_segment_length(encoder, adding_up)
         self._parts, self._reader, self._encoder, self._adding_up = parts, reader, encoder, adding_up
         self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
         self._text = attrgetter("with_expanded" if encoder.uses_expanded else "text")
@@ -171,14 +170,11 @@ class Pipeline:
         """
         if fixed := isinstance(quantizer, Quantizer):
             manifest = dataclasses.replace(manifest, quantizer=quantizer)
-        begun = False
-        with (
-            contextlib.closing(_one_ahead(self._slices(manifest, progress, calibrate=not fixed))) as slices,
-            self._open_file,
-            ThreadPoolExecutor(1) as writer,
-        ):
-            writing = writer.submit(lambda: None)
-            for item in slices:
+        begun, slices = False, self._slices(manifest, progress, calibrate=not fixed)
+        with ThreadPoolExecutor(1, "reader") as reader, self._open_file, ThreadPoolExecutor(1, "writer") as writer:
+            writing, coming = writer.submit(lambda: None), reader.submit(next, slices, None)
+            while item := coming.result():
+                coming = reader.submit(next, slices, None)  # the next slice is read while this one is encoded
                 weights, counts = self._encode(item)
                 if not begun:
                     if isinstance(quantizer, Calibration):
@@ -306,19 +302,10 @@ def _segments(
     """The segments of ``documents``, and the factors (documents, segments) that add their vectors up."""
     from scipy.sparse import csr_array
 
+    from learned_sparse.collections.segments import cut
+
     segments = list(cut(documents, segmentation, encoder))
     factors = np.array([segmentation.factor(number) for each in segments for number in range(len(each))])
     ends = np.cumsum([0, *map(len, segments)])
     matrix = csr_array((factors, np.arange(len(factors)), ends), shape=(len(documents), len(factors)))
     return list(itertools.chain.from_iterable(segments)), matrix
-
-
-def _one_ahead(items: Iterable[T]) -> Generator[T, None, None]:
-    """``items``; a background thread makes the next item while the caller uses one. Errors are raised here."""
-    end: Any = object()
-    iterator = iter(items)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader") as reader:
-        coming: Future[Any] = reader.submit(next, iterator, end)
-        while (item := coming.result()) is not end:
-            coming = reader.submit(next, iterator, end)
-            yield item

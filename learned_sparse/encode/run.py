@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collections.documents import DocumentReader, read_documents
-from learned_sparse.collections.segments import Segmentation, SegmentReader
+from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.encoder import Encoder, choose_quantizer, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError
@@ -26,10 +26,10 @@ from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, merge_shards
 from learned_sparse.encode.pipeline import Pipeline, Progress, manifest_of
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Counts, Manifest, Part
-from learned_sparse.ray import Engine, Tasks, add_engine_options, run_command
 
 if TYPE_CHECKING:
     from learned_sparse.encode.bm25 import Bm25Statistics
+    from learned_sparse.ray import Engine
 
 BM25 = "bm25"
 """Value of ``--with``."""
@@ -154,9 +154,13 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     quantizer = parts.resume(manifest, quantizer)
     if source.reader is None:
         return _encode_queries(source, encoder, parts, manifest, quantizer, progress)
-    reader, segmentation = source.reader, Segmentation.recorded(vars(options)) if options.segment_length else None
-    if segmentation and not segmentation.adds_up:
-        reader, segmentation = SegmentReader(reader, segmentation, encoder), None
+    reader, segmentation = source.reader, None
+    if options.segment_length:
+        from learned_sparse.collections.segments import Segmentation, SegmentReader
+
+        segmentation = Segmentation.recorded(vars(options))
+        if segmentation and not segmentation.adds_up:
+            reader, segmentation = SegmentReader(reader, segmentation, encoder), None
     pipeline = Pipeline(
         parts, reader, encoder, part_size=options.part_size, num_shards=options.num_shards, shard_id=options.shard_id,
         adding_up=segmentation,
@@ -174,6 +178,8 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
 
     Shards are encoded into ``OUTPUT/shards`` with the words ``argv`` of this command, and continued there after a kill.
     """
+    from learned_sparse.ray import Tasks
+
     engine_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_engine_options(engine_options)
     _, words = engine_options.parse_known_args(sys.argv[1:] if argv is None else list(argv))
@@ -194,6 +200,8 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
 
 def _encode_shard(words: Sequence[str], log: str) -> None:
     """One shard, in a process of its own whose output goes to the file ``log``."""
+    from learned_sparse.ray import run_command
+
     if status := run_command("learned_sparse.encode", words, log):
         lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines() or [f"exit status {status}"]
         command = shlex.join(["python", "-m", "learned_sparse.encode", *words])
