@@ -10,12 +10,11 @@ from pathlib import Path
 
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import command_line, print_next
-from learned_sparse.core.errors import LearnedSparseError, resumes
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
 from learned_sparse.core.settings import CommandParser
 
 
-@resumes("go on with --resume (a cross-encoder starts again)")
 def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped run goes on with --resume; on a CPU, with the same weights at the end."""
     from encoders.training import load_recipe, recipe_names, recipe_values
@@ -121,4 +120,4 @@ def _continuation(arguments: Sequence[str]) -> str:
 if __name__ == "__main__":
     from learned_sparse.core.errors import run_main
 
-    run_main(main)
+    run_main(main, "go on with --resume (a cross-encoder starts again)")

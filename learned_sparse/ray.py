@@ -26,7 +26,6 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.machine import processors
-from learned_sparse.core.settings import positive
 
 ATTEMPTS = 4
 """Processes that may die with one task before the command gives up."""
@@ -129,18 +128,6 @@ class Engine:
         )
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``."""
-    add = parser.add_argument_group("several processes or machines").add_argument
-    add(
-        "--engine", choices=["process", "ray"], default="process", help="this process (default), or tasks of Ray: on "
-        "the processors and GPUs of this machine, or on a cluster",
-    )  # fmt: skip
-    add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
-    add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")
-    add("--gpus-per-worker", type=float, metavar="G", help="default: 1 if there are GPUs; 0.5: two workers on a GPU")
-
-
 class Tasks:
     """Runs commands and functions on a cluster. Use it in a ``with`` block; several threads may run commands."""
 
@@ -181,12 +168,11 @@ class Tasks:
 
     def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], description: str) -> list[Any]:
         """Results of ``function`` for each tuple of arguments, under a progress bar; an error ends the other calls."""
-        results: list[Any] = [None] * len(arguments)
         with ThreadPoolExecutor(len(arguments)) as threads:
-            futures = {threads.submit(self.call, function, *some): number for number, some in enumerate(arguments)}
+            futures = [threads.submit(self.call, function, *some) for some in arguments]
             try:
                 for future in progress_bar(as_completed(futures), description, "shards", len(futures)):
-                    results[futures[future]] = future.result()
+                    future.result()  # raises its error
             except self._ray.exceptions.RayError as error:
                 self.stop()
                 raise LearnedSparseError(
@@ -196,7 +182,7 @@ class Tasks:
             except BaseException:
                 self.stop()
                 raise
-        return results
+        return [future.result() for future in futures]
 
     def run(self, module: str, words: Sequence[str], log: Path, resources: Resources) -> int:
         """Exit status of ``python -m module words`` on a node that has the resources.

@@ -136,7 +136,7 @@ class CheckpointEncoder(Encoder):
         groups = list(batches(prepared.lengths, *self._limits))
         rows = [SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)]
         rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in groups]
-        return SparseBatch.concatenate(rows, np.argsort(np.concatenate([np.empty(0, np.int64), *groups])))
+        return SparseBatch.concatenate(rows).take(np.argsort(np.concatenate([np.empty(0, np.int64), *groups])))
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from learned_sparse.core.commands import print_next
-from learned_sparse.core.errors import LearnedSparseError, resumes, run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.settings import CommandParser, positive
 
 EPILOG = """\
@@ -23,7 +23,6 @@ examples:
 """
 
 
-@resumes("go on with --resume")
 def main(argv: list[str] | None = None) -> int:
     """Score all pairs and print their number."""
     options = _parser().parse_args(argv)
@@ -83,4 +82,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_main(main, "go on with --resume")

@@ -16,7 +16,7 @@ from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import locked
 
 BLOCK = 4096
 """Pairs of one block."""

@@ -29,8 +29,7 @@ from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session,
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
 from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import checkpoint_folder, sha256, write_json
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import checkpoint_folder, locked, sha256, write_json
 from learned_sparse.jsonvector.manifest import versions
 
 if TYPE_CHECKING:

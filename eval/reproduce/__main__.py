@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean, resumes
-from learned_sparse.core.files import home, read_json
-from learned_sparse.core.locks import locked
+from learned_sparse.core.commands import add_engine_options
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import home, locked, read_json
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.ray import Engine, Tasks, add_engine_options
+from learned_sparse.ray import Engine, Tasks
 
 if TYPE_CHECKING:
     from eval.reproduce.leaderboard.results import Cells
@@ -59,7 +59,6 @@ examples:
 """
 
 
-@resumes("the same command goes on with the steps that are left")
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
@@ -284,4 +283,4 @@ def _parser() -> argparse.ArgumentParser:
 if __name__ == "__main__":
     from learned_sparse.core.errors import run_main
 
-    run_main(main)
+    run_main(main, "the same command goes on with the steps that are left")

@@ -42,8 +42,7 @@ from eval.reproduce.steps import Step, record_of
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import home, locked
 
 DOCUMENTS = 240
 TRAINING_QUERIES, QUERIES = 80, 12

@@ -30,8 +30,7 @@ from eval.reproduce.steps import (
     write_end,
 )
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import home, locked
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.ray import Tasks, command_of
 

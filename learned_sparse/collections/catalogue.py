@@ -15,7 +15,7 @@ from learned_sparse.collections.descriptions import MEASURES, Description, Sourc
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, checked
 from learned_sparse.collections.trec import Qrels
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import locked
 from learned_sparse.core.records import Document, Query, without_mark
 
 CATALOGUE = "ir_datasets:"

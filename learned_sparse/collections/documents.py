@@ -63,6 +63,8 @@ class DocumentReader(Iterator[Document]):
         """Documents returned so far that have neither text nor expansion."""
         self.skipped: dict[str, int] = {}
         """Number of lines left out so far, by reason."""
+        self.segmented = self.largest_segments = 0
+        """Documents split so far, and the maximum number of segments of one (``segments.SegmentReader``)."""
         self._on_bad_line = on_bad_line
         self._predicted: Iterator[tuple[str, str]] | None = None
         self._documents = self._checked(records)
@@ -127,7 +129,7 @@ class DocumentReader(Iterator[Document]):
     def _expanded(self, document: Document, where: str, digests: set[bytes]) -> Document:
         for id, queries in self._predicted or ():
             if id == document.id:
-                expanded = without_marks(Document(id, document.text, queries))
+                expanded = _document(id, document.text, queries)
                 if document.expanded not in {"", expanded.expanded}:
                     raise LearnedSparseError(f"{where}: the document has other expanded text; omit --expanded")
                 return expanded
@@ -240,7 +242,7 @@ def parse_json(line: bytes) -> Document:
         if value is not None and not isinstance(value, str):
             raise BadLineError("text is not a string", f"the {key} is of type {type(value).__name__}")
     expanded = _joined(first_of(record, EXPANDED_KEYS))
-    return without_marks(Document(name, f"{title} {text}" if title and text else title or text, expanded))
+    return _document(name, f"{title} {text}" if title and text else title or text, expanded)
 
 
 def parse_tsv(line: bytes) -> Document:
@@ -253,7 +255,7 @@ def parse_tsv(line: bytes) -> Document:
         raise BadLineError("carriage return before a tab", "a line end of another kind? end lines with a line feed")
     if len(columns) < 2:
         raise BadLineError("too few columns", "expected an id, a tab and text")
-    return without_marks(Document(check_id(columns[0]), " ".join(column for column in columns[1:] if column)))
+    return _document(check_id(columns[0]), " ".join(column for column in columns[1:] if column))
 
 
 def checked(document: Document) -> Document:
@@ -262,13 +264,12 @@ def checked(document: Document) -> Document:
         document.with_expanded.encode("utf-8")
     except UnicodeEncodeError:
         raise BadLineError("not UTF-8", f"document {document.id!r} holds half a surrogate pair") from None
-    return without_marks(Document(check_id(document.id), document.text, document.expanded))
+    return _document(check_id(document.id), document.text, document.expanded)
 
 
-def without_marks(document: Document) -> Document:
-    """The document without the separator of expanded text (see ``without_mark``)."""
-    expanded = without_mark(document.expanded)
-    return Document(document.id, without_mark(document.text), expanded if expanded.strip() else "")
+def _document(id: str, text: str, expanded: str = "") -> Document:
+    """A document without the separator of expanded text (see ``without_mark``) in its texts."""
+    return Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
 
 
 _PARSERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv}

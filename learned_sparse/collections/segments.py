@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -13,8 +12,6 @@ from learned_sparse.core.encoder import Encoder, Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 
-WordsOf = Callable[[Sequence[str]], list[list[Word]]]
-"""Texts to ``(start, end, tokens)`` of each word: offsets in characters, number of tokens."""
 Which = Literal["first", "all", "sum", "decay"]
 """Segments that are encoded: the first or all of them, each a document of its own; or all of them, added up to the
 vector of their document (HDCT; Dai and Callan, 2020). ``decay``: the one at position i, from 1, counts 1/i."""
@@ -105,72 +102,49 @@ class Segmentation:
         return first
 
 
-class SegmentReader(Iterator[Document]):
+class SegmentReader(DocumentReader):
     """The segments of a reader's documents, in order; each segment has the whole expanded text of its document."""
 
-    def __init__(
-        self,
-        reader: DocumentReader,
-        segmentation: Segmentation,
-        words: WordsOf,
-        check: Callable[[Iterable[Document]], None] = lambda _: None,
-    ) -> None:
-        """``words`` splits texts into words as the encoder's tokenizer does; ``check`` raises for unfit documents."""
-        self.source, self.skipped, self.summary = reader.source, reader.skipped, reader.summary
-        self.documents = 0
-        """Documents split so far."""
-        self.read = 0
-        """Segments returned so far."""
-        self.largest = 0
-        """Maximum number of segments of one document so far."""
-        self._segmentation, self._check = segmentation, check
-        self._segments = self._split(reader, words)
+    def __init__(self, reader: DocumentReader, segmentation: Segmentation, encoder: Encoder) -> None:
+        super().__init__((), source=reader.source)
+        self.skipped = reader.skipped
+        self._documents = self._split(reader, segmentation, encoder)
 
-    def __next__(self) -> Document:
-        segment = next(self._segments)
-        self.read += 1
-        return segment
-
-    def _split(self, reader: DocumentReader, words: WordsOf) -> Iterator[Document]:
+    def _split(self, reader: DocumentReader, segmentation: Segmentation, encoder: Encoder) -> Iterator[Document]:
         while documents := list(islice(reader, _CHUNK_SIZE)):
-            self._check(documents)
-            words_of_documents = words([document.text for document in documents])
-            for document, words_of_document in zip(documents, words_of_documents, strict=True):
-                spans = self._segmentation.spans(words_of_document) or [(0, len(document.text))]
-                self.documents += 1
-                self.largest = max(self.largest, len(spans))
-                for number, (start, end) in enumerate(spans):
-                    id = f"{document.id}{self._segmentation.delimiter}{number}"
-                    yield Document(id, document.text[start:end], document.expanded)
+            for segments in cut(documents, segmentation, encoder):
+                self.segmented += 1
+                self.largest_segments = max(self.largest_segments, len(segments))
+                for number, segment in enumerate(segments):
+                    yield replace(segment, id=f"{segment.id}{segmentation.delimiter}{number}")
 
 
-def segments_for(encoder: Encoder, reader: DocumentReader, segmentation: Segmentation) -> SegmentReader:
-    """The segments of ``reader``'s documents by the tokenizer of ``encoder``."""
-    check_segment_length(encoder, segmentation)
-    return SegmentReader(reader, segmentation, encoder.word_spans, partial(check_expanded, encoder, segmentation))
+def cut(documents: Sequence[Document], segmentation: Segmentation, encoder: Encoder) -> Iterator[list[Document]]:
+    """The segments of each of ``documents``, by the words of the encoder's tokenizer; they have the document's id."""
+    _check(documents, segmentation, encoder)
+    words_of_documents = encoder.word_spans([document.text for document in documents])
+    for document, words in zip(documents, words_of_documents, strict=True):
+        spans = segmentation.spans(words) or [(0, len(document.text))]
+        yield [replace(document, text=document.text[start:end]) for start, end in spans]
 
 
-def check_segment_length(encoder: Encoder, segmentation: Segmentation) -> None:
-    """Raise if a segment may be longer than what ``encoder`` reads."""
-    max_length = encoder.description.get("max_length")
-    if isinstance(max_length, int) and segmentation.length + SPECIAL_TOKENS > max_length:
-        raise LearnedSparseError(
-            f"--segment-length {segmentation.length}: the encoder reads {max_length} tokens, of which "
-            f"{SPECIAL_TOKENS} are special tokens; give at most {max_length - SPECIAL_TOKENS}, or a larger --max-length"
-        )
-
-
-def check_expanded(encoder: Encoder, segmentation: Segmentation, documents: Iterable[Document]) -> None:
-    """Raise if ``encoder`` would cut a segment of ``documents`` to make room for an expansion.
+def _check(documents: Iterable[Document], segmentation: Segmentation, encoder: Encoder) -> None:
+    """Raise if a segment may be longer than what ``encoder`` reads, or is cut to make room for an expansion.
 
     Of a segment and its expansion the longer part is cut first, so a segment of half the input is never cut.
     """
-    max_length = encoder.description.get("max_length")
-    if not encoder.uses_expanded or not isinstance(max_length, int):
+    max_length, length = encoder.description.get("max_length"), segmentation.length
+    if not isinstance(max_length, int):
         return
-    longest = (max_length - SPECIAL_TOKENS - 1) // 2  # one more [SEP]
-    if segmentation.length > longest and (expanded := next((each.id for each in documents if each.expanded), None)):
+    if length + SPECIAL_TOKENS > max_length:
         raise LearnedSparseError(
-            f"--segment-length {segmentation.length}: document {expanded!r} has expanded text, which each of its "
-            f"segments is read with, in {max_length} tokens; give at most {longest}, or a larger --max-length"
+            f"--segment-length {length}: the encoder reads {max_length} tokens, of which {SPECIAL_TOKENS} are special "
+            f"tokens; give at most {max_length - SPECIAL_TOKENS}, or a larger --max-length"
+        )
+    longest = (max_length - SPECIAL_TOKENS - 1) // 2  # one more [SEP]
+    expanded = next((each.id for each in documents if each.expanded), None) if encoder.uses_expanded else None
+    if length > longest and expanded is not None:
+        raise LearnedSparseError(
+            f"--segment-length {length}: document {expanded!r} has expanded text, which each of its segments is read "
+            f"with, in {max_length} tokens; give at most {longest}, or a larger --max-length"
         )

@@ -13,7 +13,6 @@ __all__ = [
     "files",
     "lazy",
     "lines",
-    "locks",
     "machine",
     "quantize",
     "records",

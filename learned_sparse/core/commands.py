@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from learned_sparse.core.errors import Command, LearnedSparseError
-from learned_sparse.core.settings import CommandParser
+from learned_sparse.core.settings import CommandParser, positive
 
 
 def command_line(words: str) -> str:
@@ -34,6 +34,18 @@ def refuse(*problems: tuple[object, str]) -> None:
             raise LearnedSparseError(message)
 
 
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``."""
+    add = parser.add_argument_group("several processes or machines").add_argument
+    add(
+        "--engine", choices=["process", "ray"], default="process", help="this process (default), or tasks of Ray: on "
+        "the processors and GPUs of this machine, or on a cluster",
+    )  # fmt: skip
+    add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
+    add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")
+    add("--gpus-per-worker", type=float, metavar="G", help="default: 1 if there are GPUs; 0.5: two workers on a GPU")
+
+
 def command_list(package: str) -> Command:
     """The ``main`` function of ``python -m PACKAGE``, which prints a line for each command of the package."""
 
@@ -46,20 +58,15 @@ def command_list(package: str) -> Command:
 
 
 def print_commands(package: str) -> None:
-    """Print a line for each command of a package."""
-    commands = dict(_commands(package))
-    width = max(map(len, commands))
-    for module, purpose in commands.items():
-        print(f"{module:{width}}  {purpose}")
-    print(f"\nOptions of a command: {command_line('MODULE --help')}")
-
-
-def _commands(package: str) -> Iterator[tuple[str, str]]:
-    """Module and purpose of each command, as the first line of its file says: ``python -m MODULE ...``: purpose."""
+    """Print module and purpose of each command of a package, as the first line of its file says."""
     spec = importlib.util.find_spec(package)
-    folder = Path(spec.origin or "").parent if spec else Path()
+    folder, commands = Path(spec.origin or "").parent if spec else Path(), {}
     for path in sorted(folder.rglob("*.py")):
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         match = re.match(r'"""``python -m (\S+?)(?: .*)?``: (.*?)\.?(?:""")?$', first)
         if match and match[1] != package:
-            yield match[1], match[2].replace("``", "")
+            commands[match[1]] = match[2].replace("``", "")
+    width = max(map(len, commands))
+    for module, purpose in commands.items():
+        print(f"{module:{width}}  {purpose}")
+    print(f"\nOptions of a command: {command_line('MODULE --help')}")

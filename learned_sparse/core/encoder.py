@@ -11,11 +11,15 @@ from typing import Any, Literal
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.quantize import CALIBRATED_BITS, Calibration, Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
 
 Side = Literal["document", "query"]
 """Kind of text that an encoder reads."""
+QUERY_QUANTIZER = Quantizer(100.0)
+"""For queries of a model without a stored quantiser: two decimals of each weight, as in the published SPLADE models."""
+WORD_COUNTS = Quantizer(1.0)
+"""For BM25, whose weights are word counts: integers already."""
 Word = tuple[int, int, int]
 """``(start, end, tokens)`` of one word: character offsets (``end`` is exclusive) and number of tokens."""
 
@@ -92,29 +96,24 @@ class Encoder(ABC):
         raise LearnedSparseError("this encoder does not explain its weights")
 
 
-class _Adapted(Encoder):
-    """An object with the required members of ``Encoder``, and the defaults of ``Encoder`` for those that it lacks."""
-
-    def __init__(self, encoder: Any) -> None:
-        self._encoder = encoder
-
-    def __getattribute__(self, name: str) -> Any:
-        encoder = None if name.startswith("_") else object.__getattribute__(self, "_encoder")
-        return getattr(encoder, name) if hasattr(encoder, name) else object.__getattribute__(self, name)
-
-    def encode(self, texts: Sequence[str]) -> SparseBatch:
-        return self._encoder.encode(texts)  # type: ignore[no-any-return]
-
-
 def as_encoder(encoder: Any) -> Encoder:
-    """``encoder``, or a class of another package with ``terms``, ``description`` and ``encode`` as an ``Encoder``."""
+    """``encoder``, or an object with ``terms``, ``description`` and ``encode`` of another package as an ``Encoder``.
+
+    Members that it lacks have the defaults of ``Encoder``.
+    """
     if isinstance(encoder, Encoder):
         return encoder
     for name in ("terms", "description", "encode"):
         if not hasattr(encoder, name):
             raise LearnedSparseError(f"{type(encoder).__name__}: not an encoder: it has no {name!r} (see Encoder)")
-    named: type[Encoder] = type(type(encoder).__name__, (_Adapted,), {})  # for errors and manifests
-    return named(encoder)  # type: ignore[call-arg]
+
+    def member(name: str) -> property:
+        return property(lambda _: getattr(encoder, name))
+
+    names = {"terms", "description", *dir(Encoder)}
+    members = {name: member(name) for name in names if not name.startswith("_") and hasattr(encoder, name)}
+    adapted: Encoder = type(type(encoder).__name__, (Encoder,), members)()  # the name is for errors and manifests
+    return adapted
 
 
 def encode_texts(encoder: Encoder, texts: Sequence[str]) -> SparseBatch:
@@ -134,6 +133,33 @@ def without_empty_texts(batch: SparseBatch, texts: Sequence[str]) -> SparseBatch
     kept = np.repeat(~empty, lengths)
     indptr = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int64)
     return SparseBatch(indptr, batch.indices[kept], batch.values[kept], batch.terms)
+
+
+def query_quantizer(encoder: Encoder) -> Quantizer:
+    """Quantiser of queries unless another one is requested: ``WORD_COUNTS``, the encoder's, or ``QUERY_QUANTIZER``."""
+    if encoder.description.get("scoring", "impact") == "bm25":
+        return WORD_COUNTS
+    return encoder.quantizer or QUERY_QUANTIZER
+
+
+def choose_quantizer(
+    side: Side, encoder: Encoder, *, factor: float | None = None, bits: int | None = None, percentile: float = 100.0
+) -> Quantizer | Calibration:
+    """The first of these that is given: ``factor``, ``bits`` (to be calibrated), the encoder's quantiser, a default.
+
+    The word counts of BM25 are never multiplied.
+    """
+    if encoder.description.get("scoring", "impact") == "bm25":
+        if factor not in {None, 1.0} or bits is not None:
+            raise LearnedSparseError(
+                "this model is scored by BM25, which counts words: omit --bits and --quantization-factor"
+            )
+        return WORD_COUNTS
+    if factor is not None:
+        return Quantizer(factor, bits)
+    if bits is None and (side == "query" or encoder.quantizer):
+        return query_quantizer(encoder)
+    return Calibration(bits=CALIBRATED_BITS if bits is None else bits, percentile=percentile)
 
 
 def load_encoder(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:

@@ -156,25 +156,18 @@ def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total
     return tqdm(items, desc=description, unit=f" {unit}", total=total, disable=None, leave=False, dynamic_ncols=True)
 
 
-def resumes(way_on: str) -> Callable[[Command], Command]:
-    """Decorator of the ``main`` of a command that can be continued: ``way_on`` is printed after Ctrl-C."""
-
-    def mark(main: Command) -> Command:
-        vars(main)["way_on"] = way_on
-        return main
-
-    return mark
-
-
-def run_main(main: Command) -> NoReturn:
+def run_main(main: Command, way_on: str = "") -> NoReturn:
     """Run the ``main`` function of a command on ``sys.argv`` and exit with the status it returns.
 
     Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, errors
     of the operating system (a full disk, missing permissions) and a lack of memory are printed as ``error: ...`` and
     give status 2. Ctrl-C gives status 130, SIGTERM 143 and a closed output pipe (``| head``) 141, all without a
-    traceback and after temporary files are removed. Any other exception keeps its traceback.
+    traceback and after temporary files are removed. Any other exception keeps its traceback. ``way_on``: how to
+    continue the command, printed after Ctrl-C.
     """
-    _prepare_output()
+    for stream in (sys.stdout, sys.stderr):  # UTF-8, on a terminal its encoding; what cannot be encoded is escaped
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
     try:
         with _signals_end(), _messages_to_stderr():
             status = main(None)
@@ -182,7 +175,6 @@ def run_main(main: Command) -> NoReturn:
     except LearnedSparseError as error:
         status = _report(str(error))
     except KeyboardInterrupt:
-        way_on = vars(main).get("way_on")
         print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
         status = 130
     except UnicodeEncodeError as error:  # an argument whose bytes are not text in this locale
@@ -257,13 +249,6 @@ def _signals_end() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _prepare_output() -> None:
-    """Print UTF-8 (on a terminal: in its encoding), and escape what cannot be encoded."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
 class _MessageHandler(logging.Handler):

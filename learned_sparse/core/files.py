@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, and the layout of the home folder."""
+"""Files and folders that one writer writes, whole or not at all, and the layout of the home folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import glob
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from learned_sparse.core.errors import DISK_FULL, LearnedSparseError, error_number, not_found, unwritable
-from learned_sparse.core.locks import locked
 
 TRAINING_INDEX = "bm25-of-training"
 """Name of the index that training mines in; "bm25" may be another's, or be read at that moment."""
@@ -24,6 +24,7 @@ _FORBIDDEN = re.compile(r'^[-.]|[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
 _CHECKSUM = "sha256"
 _MAX_NAME = 150
 """Bytes of a name in paths; file systems allow 255, and shards, seeds and temporary names add to it."""
+_log = logging.getLogger(__name__)
 
 
 def home() -> Path:
@@ -104,13 +105,8 @@ def run_file(collection: str, split: str, model: str) -> Path:
 @contextmanager
 def atomic_write(path: str | Path, *, wait: bool = False) -> Iterator[BinaryIO]:
     """Open a binary file that is renamed to ``path`` when the block ends without an exception; see ``new_file``."""
-    with new_file(path, wait=wait) as temporary:
-        try:
-            file = temporary.open("xb")
-        except OSError as error:
-            raise unwritable(path, error) from error
-        with file:
-            yield file
+    with new_file(path, wait=wait) as temporary, temporary.open("xb") as file:
+        yield file
 
 
 @contextmanager
@@ -126,10 +122,9 @@ def new_file(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
         if path.exists() and not path.is_file():  # a rename would replace a device such as /dev/null
             raise LearnedSparseError(f"{path}: is a folder or a device; name a file")
         yield temporary
-        with _writing(path):
-            _sync(temporary)
-            temporary.replace(path)
-            _sync(path.parent)
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
 
 
 @contextmanager
@@ -141,29 +136,65 @@ def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     of the first writer stays.
     """
     path = Path(os.path.realpath(path))
+    restore_folder(path)
     with _temporary(path, wait=wait) as temporary:
-        with _writing(path):
-            temporary.mkdir()
+        temporary.mkdir()
         yield temporary
         if wait and path.exists():
             return
-        with _writing(path):
-            for parent, _, names in os.walk(temporary, topdown=False):
-                for file in (Path(parent, name) for name in (*names, ".")):
-                    if not file.is_symlink():
-                        _sync(file)
-            if path.is_dir():
-                path.rename(_aside(path))  # a writer that is killed here leaves it, and the next one restores it
-            temporary.rename(path)
-            _remove(_aside(path))
-            _sync(path.parent)
+        for parent, _, names in os.walk(temporary, topdown=False):
+            for file in (Path(parent, name) for name in (*names, ".")):
+                if not file.is_symlink():
+                    _sync(file)
+        _remove(_aside(path))  # of a writer that was killed after its second rename
+        if path.is_dir():
+            path.rename(_aside(path))  # a writer that is killed here leaves it, and ``restore_folder`` restores it
+        temporary.rename(path)
+        _remove(_aside(path))
+        _sync(path.parent)
 
 
 def restore_folder(path: Path) -> None:
     """Rename the folder that a killed writer has moved aside back to ``path``, if ``path`` does not exist."""
     if not path.exists() and _aside(path).is_dir():
         with suppress(LearnedSparseError), locked(path):  # a writer that is alive goes on by itself
-            _restore(path)
+            if not path.exists():
+                _aside(path).rename(path)
+
+
+@contextmanager
+def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
+    """Be the only writer of ``path``, a file or a folder, in the block.
+
+    While another process or thread writes ``path``, raise an error, or with ``wait`` wait for it. The lock is the file
+    ``.NAME.lock`` beside ``path``, which is removed with the block. The operating system releases the lock of a killed
+    process. Where no lock can be taken (a file system without locks, a folder above that cannot be written), a warning
+    says so and the block gets False.
+    """
+    from filelock import FileLock, Timeout
+
+    path = Path(os.path.realpath(path))
+    file = path.with_name(f".{path.name}.lock")
+    lock = FileLock(file, thread_local=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(blocking=wait)
+    except Timeout:
+        raise LearnedSparseError(
+            f"{path}: another command writes here; wait until it ends, or write to another path"
+        ) from None
+    except OSError as error:
+        without_locks = error.errno in {errno.ENOLCK, errno.EOPNOTSUPP}
+        if not without_locks and not os.access(path, os.W_OK):
+            raise unwritable(path, error) from error
+        _log.warning("%s: not locked (%s); make sure that no other command writes there", path, error)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        file.unlink(missing_ok=True)  # while it is locked: a waiting process then notices and makes a new file
+        lock.release()
 
 
 def sha256(path: str | Path) -> str:
@@ -228,29 +259,22 @@ def _in_home(kind: str, **names: str) -> Path:
 def _temporary(path: Path, *, wait: bool) -> Iterator[Path]:
     """An unused name beside ``path``, which is removed at the end; meanwhile ``path`` is locked."""
     with locked(path, wait=wait) as lock:
-        if lock:
-            _restore(path)
-            for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
-                _remove(leftover)
+        leftovers = path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp")
+        for leftover in leftovers if lock else ():
+            _remove(leftover)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         try:
             yield temporary
         except LearnedSparseError:
             raise
         except Exception as error:
-            if error_number(error) in {*DISK_FULL, errno.EIO}:
+            file = Path(str(getattr(error, "filename", None)))
+            ours = file in {path, path.parent} or file.is_relative_to(temporary)
+            if ours or error_number(error) in {*DISK_FULL, errno.EIO}:
                 raise unwritable(path, error) from error
             raise
         finally:
             _remove(temporary)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def _remove(path: Path) -> None:
@@ -263,14 +287,6 @@ def _remove(path: Path) -> None:
 def _aside(path: Path) -> Path:
     """Name of a folder while it is replaced."""
     return path.with_name(f".{path.name}.replaced")
-
-
-def _restore(path: Path) -> None:
-    if _aside(path).is_dir():
-        if path.exists():
-            _remove(_aside(path))
-        else:
-            _aside(path).rename(path)
 
 
 def _sync(path: Path) -> None:

@@ -132,7 +132,10 @@ def raw_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
     read only once), a file of another format such as Excel's, damaged gzip data, gzip data under another name, or a
     line longer than ``MAX_LINE_VARIABLE`` says.
     """
-    number, limit = 0, _max_line_mb() << 20
+    text = os.environ.get(MAX_LINE_VARIABLE) or str(MAX_LINE_MB)
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and 0 < int(text) <= 2**20):
+        raise LearnedSparseError(f"{MAX_LINE_VARIABLE}={text}: give a number of MB, 1 to {2**20:,}")
+    number, limit = 0, int(text) << 20
     try:
         if not path.is_file():
             if not path.exists():
@@ -162,10 +165,3 @@ def raw_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
         ) from error
     except OSError as error:
         raise LearnedSparseError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _max_line_mb() -> int:
-    text = os.environ.get(MAX_LINE_VARIABLE) or str(MAX_LINE_MB)
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and 0 < int(text) <= 2**20):
-        raise LearnedSparseError(f"{MAX_LINE_VARIABLE}={text}: give a number of MB, 1 to {2**20:,}")
-    return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from learned_sparse.core.records import SparseBatch
 
 MAX_IMPACT = 2**31 - 1
 """Largest impact that Anserini reads (a Java int); it drops terms with larger impacts without a message."""
+CALIBRATED_BITS = 8
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,29 @@ class Quantizer:
     def from_json(cls, content: Mapping[str, Any]) -> Quantizer:
         """Inverse of ``to_json``."""
         return cls(float(content["scale"]), content.get("bits"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A quantiser to be calibrated on the first texts; see ``Quantizer.calibrate``."""
+
+    bits: int = CALIBRATED_BITS
+    percentile: float = 100.0
+
+    def __post_init__(self) -> None:
+        Quantizer(1.0, self.bits)  # raises before anything is encoded if the bits are out of range
+
+    def find(self, weights: SparseBatch, ids: Sequence[str]) -> Quantizer:
+        """Quantiser for ``weights``, those of the texts ``ids`` at the beginning of the input."""
+        check_weights(weights, ids)
+        try:
+            quantizer = Quantizer.calibrate(weights.values, self.bits, self.percentile)
+        except LearnedSparseError as error:
+            raise LearnedSparseError(f"first {len(ids)} texts: {error}") from None
+        _log.info(
+            "quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), quantizer.scale, self.bits
+        )
+        return quantizer
 
 
 def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document") -> None:

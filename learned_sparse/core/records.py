@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +79,8 @@ class SparseBatch:
 
     def take(self, order: Sequence[int] | npt.NDArray[np.int64]) -> SparseBatch:
         """Copy of the rows with the numbers ``order``, in that order."""
-        return self.concatenate([self], order)
+        rows = self.to_scipy()[order]
+        return SparseBatch(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, self.terms)
 
     def to_scipy(self) -> Any:
         """``scipy.sparse.csr_array`` of shape ``(rows, terms)`` that shares the arrays of this batch."""
@@ -88,10 +89,8 @@ class SparseBatch:
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self), len(self.terms)))
 
     @classmethod
-    def concatenate(
-        cls, batches: Sequence[SparseBatch], order: Sequence[int] | npt.NDArray[np.int64] | None = None
-    ) -> SparseBatch:
-        """All rows of ``batches`` (at least one batch), or the rows with numbers ``order``; terms of all batches.
+    def concatenate(cls, batches: Sequence[SparseBatch]) -> SparseBatch:
+        """All rows of ``batches`` (at least one batch); terms of all batches.
 
         Allocates nothing large beside the result if all batches share their terms.
         """
@@ -99,18 +98,9 @@ class SparseBatch:
             terms = list(dict.fromkeys(chain.from_iterable(batch.terms for batch in batches)))
             every = (batch.row(number) for batch in batches for number in range(len(batch)))
             batches = [cls.from_dicts(every, batches[0].values.dtype, terms=terms)]
-        lengths = np.concatenate([np.diff(batch.indptr) for batch in batches])
-        if order is None:
-            indices, values = [batch.indices for batch in batches], [batch.values for batch in batches]
-        else:
-            rows = [(batch, slice(*ends)) for batch in batches for ends in pairwise(batch.indptr.tolist())]
-            numbers = np.asarray(order, dtype=np.int64)
-            lengths, rows = lengths[numbers], [rows[number] for number in numbers.tolist()]
-            indices = [batches[0].indices[:0], *(batch.indices[row] for batch, row in rows)]
-            values = [batches[0].values[:0], *(batch.values[row] for batch, row in rows)]
-        indptr = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=indptr[1:])
-        return cls(indptr, np.concatenate(indices), np.concatenate(values), batches[0].terms)
+        indptr = np.cumsum(np.concatenate([[0], *(np.diff(batch.indptr) for batch in batches)]), dtype=np.int64)
+        indices = np.concatenate([batch.indices for batch in batches])
+        return cls(indptr, indices, np.concatenate([batch.values for batch in batches]), batches[0].terms)
 
     @classmethod
     def from_dicts(

@@ -76,8 +76,12 @@ class LuceneTerms:
         self.names[:] = list(terms)
         self.lengths = np.fromiter(map(len, terms), dtype=np.int64, count=len(terms))
         """``(terms,)``: characters of each term."""
-        self._reasons = {number: reason for number, term in enumerate(terms) if (reason := unfit_reason(term))}
-        self._reasons.update(_repeated(terms))
+        first: dict[str, int] = {}
+        self._reasons = {
+            number: reason or f"dimensions {first[term]} and {number} have the same spelling"
+            for number, term in enumerate(terms)
+            if (reason := unfit_reason(term)) or first.setdefault(term, number) != number
+        }
         self._unfit = np.zeros(len(terms), dtype=bool)
         self._unfit[list(self._reasons)] = True
 
@@ -93,14 +97,3 @@ class LuceneTerms:
             f"{ids[row]!r}: Lucene cannot hold the term {self.names[number]!r}: {self._reasons[number]}; "
             "spell this dimension of the model differently, or give it no weight"
         )
-
-
-def _repeated(terms: Sequence[str]) -> dict[int, str]:
-    if len(set(terms)) == len(terms):
-        return {}
-    first: dict[str, int] = {}
-    return {
-        number: f"dimensions {first[term]} and {number} have the same spelling"
-        for number, term in enumerate(terms)
-        if first.setdefault(term, number) != number
-    }

@@ -11,17 +11,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.encoder import Encoder
-from learned_sparse.core.files import read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
-from learned_sparse.core.settings import parse
 from learned_sparse.core.terms import unfit_reason
 
 BITS = 8
@@ -53,15 +50,6 @@ class Bm25Statistics:
             documents += bool(terms)
             tokens += len(terms)
         return cls(documents, tokens, dict(sorted(frequencies.items())))
-
-    @classmethod
-    def load(cls, path: Path) -> Bm25Statistics:
-        """Inverse of ``save``."""
-        return parse(cls, read_record(path), str(path))
-
-    def save(self, path: Path) -> None:
-        """Write JSON, whole or not at all."""
-        write_record(path, asdict(self))
 
     def idf(self, frequencies: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Lucene's inverse document frequency: ``log(1 + (N - n + 0.5) / (n + 0.5))``; never below 0."""
@@ -123,9 +111,9 @@ class Bm25Documents(AnalyzedText):
 
     def __init__(self, statistics: Bm25Statistics) -> None:
         self.terms = [term for term in statistics.frequencies if not unfit_reason(term)]
-        self._numbers = {term: number for number, term in enumerate(self.terms)}
         self.statistics = statistics
-        self._idf = statistics.idf(np.array([statistics.frequencies[term] for term in self.terms], np.int64))
+        idf = statistics.idf(np.array([statistics.frequencies[term] for term in self.terms], np.int64))
+        self._idf = dict(zip(self.terms, idf.tolist(), strict=True))
         frequencies = json.dumps(statistics.frequencies, sort_keys=True)
         self.description = {
             "architecture": "bm25", **asdict(statistics),
@@ -136,18 +124,13 @@ class Bm25Documents(AnalyzedText):
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts``, one row each."""
-        empty = SparseBatch.from_dicts([])
-        indptr, indices, values = [0], [empty.indices], [empty.values]
+        rows = []
         for counts in map(_counted, texts):
-            known = {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
-            self.dropped += len(counts) - len(known)
-            numbers = np.array(sorted(known), np.int32)
-            frequencies = np.array([known[number] for number in numbers.tolist()], np.float64)
             saturation = self.statistics.saturation(counts.total())
-            values.append((self._idf[numbers] * frequencies / (frequencies + saturation)).astype(np.float32))
-            indices.append(numbers)
-            indptr.append(indptr[-1] + len(numbers))
-        return SparseBatch(np.array(indptr, np.int64), np.concatenate(indices), np.concatenate(values), self.terms)
+            known = {term: count for term, count in counts.items() if term in self._idf}
+            self.dropped += len(counts) - len(known)
+            rows.append({term: self._idf[term] * count / (count + saturation) for term, count in known.items()})
+        return SparseBatch.from_dicts(rows, terms=self.terms)
 
 
 def _counted(text: str) -> Counter[str]:

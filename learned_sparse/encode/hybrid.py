@@ -19,12 +19,11 @@ from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts
 from learned_sparse.core.encoder import load_encoder as load_model
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import EXPANDED, Reading, Sources, SparseBatch, Token
 from learned_sparse.core.settings import parse
 from learned_sparse.core.terms import BM25_PREFIX
 from learned_sparse.encode.bm25 import BITS, AnalyzedText, Bm25Documents, Bm25Statistics
-from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
 MODEL, WORDS = "m:", BM25_PREFIX
@@ -210,7 +209,8 @@ def load_encoder(
     model = load_model(checkpoint, side, **options, **({"settings": settings} if settings else {}))
     if side == "query":
         return Hybrid.queries(model, record, alpha)
-    words = Bm25Documents(Bm25Statistics.load(Path(statistics or ".", STATISTICS)))
+    path = Path(statistics or ".", STATISTICS)
+    words = Bm25Documents(parse(Bm25Statistics, read_record(path), str(path)))
     if words.description != record.statistics:
         raise LearnedSparseError(f"{statistics}/{STATISTICS}: not the statistics of these vectors; encode them again")
     return Hybrid.documents(model, words, record)

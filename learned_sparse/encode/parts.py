@@ -14,10 +14,9 @@ from pathlib import Path
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, sha256, write_record
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import Document
 from learned_sparse.core.settings import parse
-from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector.manifest import (
     MANIFEST,
     STATISTICS,
@@ -61,37 +60,34 @@ def fingerprint(manifest: Manifest, documents: Sequence[Document]) -> str:
 class PartFolder:
     """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder."""
 
-    def __init__(self, folder: Path, *, compress: bool = False) -> None:
-        self.folder, self._compress = folder, compress
+    def __init__(self, folder: Path, *, compress: bool = False, overwrite: bool = False) -> None:
+        """``overwrite``: the output of an earlier run is removed before the first part is written."""
+        self.folder, self._compress, self._overwrite = folder, compress, overwrite
         self._stored: Manifest | None = None
         """Manifest of the earlier run that this one continues."""
-        self._overwrite = False
 
-    def resume(
-        self, manifest: Manifest, quantizer: Quantizer | Calibration, *, resume: bool, overwrite: bool
-    ) -> Quantizer | Calibration:
+    def resume(self, manifest: Manifest, quantizer: Quantizer | Calibration) -> Quantizer | Calibration:
         """The quantiser of the run: that of the earlier run which it continues, else ``quantizer``.
 
-        Raises if the folder must not be written to, or if the earlier run had other settings than ``manifest``.
+        Raises if the folder has other files, or if the earlier run had other settings than ``manifest``.
         """
-        check_output(self.folder, resume=resume, overwrite=overwrite)
+        stored = (self.folder / MANIFEST).is_file()
         for path in anserini_files(self.folder / "vectors"):
             if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
-            if not overwrite and not (self.folder / MANIFEST).is_file():
+            if not (self._overwrite or stored):
                 raise LearnedSparseError(f"{self.folder}: part files but no {MANIFEST}; encode with --overwrite")
-        self._overwrite = overwrite
-        if overwrite or not (self.folder / MANIFEST).is_file():
+        if self._overwrite or not stored:
             return quantizer
-        stored = self._stored = Manifest.load(self.folder)
-        chosen = quantizer if isinstance(quantizer, Quantizer) else stored.quantizer
+        before = self._stored = Manifest.load(self.folder)
+        chosen = quantizer if isinstance(quantizer, Quantizer) else before.quantizer
         wanted = dataclasses.replace(manifest, quantizer=chosen)
-        if changed := differences(stored.settings(_PATHS), wanted.settings(_PATHS)):
+        if changed := differences(before.settings(_PATHS), wanted.settings(_PATHS)):
             raise LearnedSparseError(
                 f"{self.folder / MANIFEST}: made with other settings ({as_text(changed)}); resume with the same "
                 "settings, write to another --output, or encode everything again with --overwrite"
             )
-        if (changed := differences(stored.versions, manifest.versions)) and not stored.complete:
+        if (changed := differences(before.versions, manifest.versions)) and not before.complete:
             _log.warning(
                 "%s: continued with other versions, which may round differently: %s", self.folder, as_text(changed)
             )
@@ -148,28 +144,23 @@ class PartFolder:
         """
         if self._overwrite:  # a shard without parts
             self.begin(manifest)
-        files = {self.file(number) for number in records}
-        self._remove(keep=files | {self._record(number) for number in records})
+        self.clear(keep={path for number in records for path in (self.file(number), self._record(number))})
         parts = tuple(records[number].part for number in sorted(records))
-        stored = self._stored
-        if stored is not None and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
+        if (stored := self._stored) and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
         return manifest.finish(self.folder, parts, counts)
 
-    def clear(self) -> None:
-        """Remove what an earlier run wrote."""
-        (self.folder / MANIFEST).unlink(missing_ok=True)  # first: a killed run leaves no manifest without parts
-        self._remove(keep=frozenset())
+    def clear(self, keep: Set[Path] | None = None) -> None:
+        """Remove parts, temporary files and locks of killed writers, but for ``keep``; without it also the manifest."""
+        if keep is None:  # first: a killed run leaves no manifest without parts
+            (self.folder / MANIFEST).unlink(missing_ok=True)
+        for below in ("progress", "vectors"):
+            for path in (self.folder / below).glob("*"):
+                if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in (keep or ()):
+                    path.unlink()
 
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"
-
-    def _remove(self, keep: Set[Path]) -> None:
-        """Remove files of parts, temporary files and locks of killed writers. The folder is locked."""
-        for below in ("progress", "vectors"):
-            for path in (self.folder / below).glob("*"):
-                if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in keep:
-                    path.unlink()
 
 
 def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:

@@ -11,25 +11,27 @@ import dataclasses
 import itertools
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.collections.segments import Segmentation, SegmentReader, check_expanded, check_segment_length
-from learned_sparse.core.encoder import Encoder, as_encoder, without_empty_texts
-from learned_sparse.core.locks import locked
-from learned_sparse.core.quantize import QuantizationStatistics, Quantizer
+from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, query_quantizer, without_empty_texts
+from learned_sparse.core.files import locked
+from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.encode.parts import PartFolder, PartRecord
-from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
+from learned_sparse.encode.parts import PartFolder, PartRecord, check_output
 from learned_sparse.jsonvector.manifest import Counts, Manifest, versions
 from learned_sparse.jsonvector.writer import PartFile
+
+if TYPE_CHECKING:
+    from learned_sparse.collections.segments import Segmentation
 
 PART_SIZE = 2048
 """Documents of a part file."""
@@ -44,7 +46,6 @@ WRITE_ROWS = 128
 Progress = Callable[[int], object]
 """Function that is called with the number of documents just encoded, such as ``tqdm.update``."""
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -81,12 +82,12 @@ def write_vectors(
         encoder, None if query_encoder is None else as_encoder(query_encoder), kind="documents", collection=collection,
         model=name, checkpoint=encoder.checkpoint or name, options={"part_size": part_size, "gzip": compress},
     )  # fmt: skip
-    reader = documents if isinstance(documents, DocumentReader | SegmentReader) else DocumentReader.of(documents)
-    parts = PartFolder(Path(folder), compress=compress)
+    reader = documents if isinstance(documents, DocumentReader) else DocumentReader.of(documents)
+    parts = PartFolder(Path(folder), compress=compress, overwrite=overwrite)
     with locked(folder):
-        chosen = quantizer or choose_quantizer("document", encoder)
-        chosen = parts.resume(manifest, chosen, resume=resume, overwrite=overwrite)
-        return Pipeline(parts, reader, encoder, part_size=part_size).run(manifest, chosen, progress)
+        check_output(parts.folder, resume=resume, overwrite=overwrite)
+        chosen = parts.resume(manifest, quantizer or choose_quantizer("document", encoder))
+        return Pipeline(parts, reader, encoder, part_size=part_size).run(manifest, chosen, progress or (lambda _: None))
 
 
 def manifest_of(encoder: Encoder, query_encoder: Encoder | None, **fields: Any) -> Manifest:
@@ -107,25 +108,22 @@ def manifest_of(encoder: Encoder, query_encoder: Encoder | None, **fields: Any) 
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Slice:
     """Consecutive documents of one part, tokenised."""
 
     part: int
     whole_part: Sequence[Document]
     start: int
-    end: int
+    documents: Sequence[Document]
+    texts: Sequence[str]
+    """What the encoder reads of the documents."""
     prepared: Sequence[Any]
     """Results of ``Encoder.prepare``, one for each call of the encoder."""
     factors: Any
     """``scipy.sparse.csr_array`` (documents, segments) that adds up vectors of segments; None for whole documents."""
     written: bool
     """False for the first slice of another shard, which only calibrates the quantiser."""
-
-    @property
-    def documents(self) -> Sequence[Document]:
-        """The documents, in order."""
-        return self.whole_part[self.start : self.end]
 
 
 class Pipeline:
@@ -138,7 +136,7 @@ class Pipeline:
     def __init__(
         self,
         parts: PartFolder,
-        reader: DocumentReader | SegmentReader,
+        reader: DocumentReader,
         encoder: Encoder,
         *,
         part_size: int = PART_SIZE,
@@ -147,10 +145,9 @@ class Pipeline:
         adding_up: Segmentation | None = None,
     ) -> None:
         """``adding_up``: the vector of a document is the sum of those of its segments."""
-        if adding_up is not None:
-            check_segment_length(encoder, adding_up)
         self._parts, self._reader, self._encoder, self._adding_up = parts, reader, encoder, adding_up
         self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
+        self._text = attrgetter("with_expanded" if encoder.uses_expanded else "text")
         self._terms, self._size = LuceneTerms(encoder.terms), slice_size(encoder)
         self._records: dict[int, PartRecord] = {}
         """Records of the finished parts, by number."""
@@ -159,25 +156,25 @@ class Pipeline:
         self._file: PartFile
         self._counts: list[Counts] = []
         """Counts of the part that is being written."""
-        self._other_shards = self._finished = 0
+        self._other_shards = 0
         self.encoded, self.seconds = 0, 0.0
         """Documents that ``run`` has encoded, and the time from reading the first of them to the end of writing."""
         self._began: float | None = None
 
-    def run(self, manifest: Manifest, quantizer: Quantizer | Calibration, progress: Progress | None = None) -> Manifest:
+    def run(
+        self, manifest: Manifest, quantizer: Quantizer | Calibration, progress: Progress = lambda _: None
+    ) -> Manifest:
         """Encode and write all parts that are not finished; returns the finished manifest.
 
         A quantiser that is to be calibrated is calibrated on the first slice of the whole input, by every shard.
         """
         if fixed := isinstance(quantizer, Quantizer):
             manifest = dataclasses.replace(manifest, quantizer=quantizer)
-        begun, writing = False, None
-        with (
-            contextlib.closing(_one_ahead(self._slices(manifest, calibrate=not fixed))) as slices,
-            self._open_file,
-            ThreadPoolExecutor(1) as writer,
-        ):
-            for item in slices:
+        begun, slices = False, self._slices(manifest, progress, calibrate=not fixed)
+        with ThreadPoolExecutor(1, "reader") as reader, self._open_file, ThreadPoolExecutor(1, "writer") as writer:
+            writing, coming = writer.submit(lambda: None), reader.submit(next, slices, None)
+            while item := coming.result():
+                coming = reader.submit(next, slices, None)  # the next slice is read while this one is encoded
                 weights, counts = self._encode(item)
                 if not begun:
                     if isinstance(quantizer, Calibration):
@@ -185,21 +182,16 @@ class Pipeline:
                         manifest = dataclasses.replace(manifest, quantizer=found)
                     self._parts.begin(manifest)
                     begun = True
-                if writing is not None:
-                    writing.result()  # raises its error; at most one slice waits for the disk
+                writing.result()  # raises its error; at most one slice waits for the disk
                 if item.written:
                     writing = writer.submit(self._write, item, weights, counts, manifest)
-                    if progress is not None:
-                        progress(len(item.documents) + self._take_finished())
-            if writing is not None:
-                writing.result()
+                    progress(len(item.documents))
+            writing.result()
         if self._began is not None:
             self.seconds = time.perf_counter() - self._began
-        if progress is not None and (finished := self._take_finished()):
-            progress(finished)
         return self._finish(manifest)
 
-    def _slices(self, manifest: Manifest, *, calibrate: bool) -> Iterator[Slice]:
+    def _slices(self, manifest: Manifest, progress: Progress, *, calibrate: bool) -> Iterator[Slice]:
         """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead."""
         documents = iter(self._reader)
         for number in itertools.count():
@@ -212,25 +204,23 @@ class Pipeline:
                     yield self._slice(number, part, 0, written=False)
             elif not calibrate and (record := self._parts.finished(number, part, manifest)):
                 self._records[number] = record
-                self._finished += len(part)
+                progress(len(part))
             else:
                 self._began = self._began or time.perf_counter()
                 for start in range(0, len(part), self._size):
                     yield self._slice(number, part, start)
 
     def _slice(self, number: int, part: Sequence[Document], start: int, *, written: bool = True) -> Slice:
-        end, factors, encoder = min(start + self._size, len(part)), None, self._encoder
-        documents = part[start:end]
+        documents, factors = part[start : start + self._size], None
+        read = texts = list(map(self._text, documents))
         if self._adding_up is not None:
-            documents, factors = _segments(documents, self._adding_up, encoder)
-        texts = self._texts(documents)
-        prepared = [encoder.prepare(texts[at : at + self._size]) for at in range(0, len(texts), self._size)]
-        return Slice(number, part, start, end, prepared, factors, written)
-
-    def _texts(self, documents: Sequence[Document]) -> list[str]:
-        """What the encoder reads of ``documents``."""
-        expanded = self._encoder.uses_expanded
-        return [document.with_expanded if expanded else document.text for document in documents]
+            segments, factors = _segments(documents, self._adding_up, self._encoder)
+            read = list(map(self._text, segments))
+        prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
+        return Slice(
+            part=number, whole_part=part, start=start, documents=documents, texts=texts, prepared=prepared,
+            factors=factors, written=written,
+        )  # fmt: skip
 
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
         """Weights of the documents of a slice, and what the encoder counted."""
@@ -247,50 +237,43 @@ class Pipeline:
             total.sort_indices()
             indices = total.indices.astype(np.int32)
             weights = SparseBatch(total.indptr.astype(np.int64), indices, total.data.astype(np.float32), weights.terms)
-        texts = self._texts(documents)
         counts = Counts(
             read=len(documents),
-            empty_texts=sum(not text.strip() for text in texts),
+            empty_texts=sum(not text.strip() for text in item.texts),
             expanded=sum(bool(document.expanded) for document in documents) if encoder.uses_expanded else 0,
             truncated=encoder.truncated - truncated,
             unwritable=encoder.dropped - dropped,
         )
-        return without_empty_texts(weights, texts), counts
+        return without_empty_texts(weights, item.texts), counts
 
     def _write(self, item: Slice, weights: SparseBatch, counts: Counts, manifest: Manifest) -> None:
         """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""
-        documents = item.documents
         if item.start == 0:
             self._file, self._counts = self._open_file.enter_context(self._parts.open(item.part)), []
-        for start in range(0, len(documents), WRITE_ROWS):
-            some = documents[start : start + WRITE_ROWS]
+        for start in range(0, len(item.documents), WRITE_ROWS):
+            some = item.documents[start : start + WRITE_ROWS]
             ids = [document.id for document in some]
             impacts, statistics = manifest.quantizer.quantize(weights.rows(start, start + len(some)), ids)
             self._file.add(ids, [document.text for document in some], impacts, self._terms)
-            self._counts.append(impact_counts(impacts, statistics))
+            self._counts.append(Counts.of(impacts, statistics))
         self._counts.append(counts)
-        self.encoded += len(documents)
-        if item.end == len(item.whole_part):
+        self.encoded += len(item.documents)
+        if item.start + len(item.documents) == len(item.whole_part):
             self._open_file.pop_all().close()  # gives the file its name
             total = Counts.total(self._counts)
             self._records[item.part] = self._parts.record(
                 item.part, item.whole_part, self._file.close(), total, manifest
             )
 
-    def _take_finished(self) -> int:
-        finished, self._finished = self._finished, 0
-        return finished
-
     def _finish(self, manifest: Manifest) -> Manifest:
         reader, records = self._reader, self._records
-        segments = reader if isinstance(reader, SegmentReader) else None
         counts = dataclasses.replace(
             Counts.total(record.counts for record in records.values()),
             read=reader.read + sum(reader.skipped.values()),
             skipped=dict(reader.skipped),
             other_shards=self._other_shards,
-            segmented=segments.documents if segments else 0,
-            largest_segments=segments.largest if segments else 0,
+            segmented=reader.segmented,
+            largest_segments=reader.largest_segments,
         )
         if reader.read - self._other_shards != counts.written:
             raise RuntimeError(f"{reader.read - self._other_shards} documents read, {counts.written} written")
@@ -313,45 +296,16 @@ def slice_size(encoder: Encoder) -> int:
     return min(SLICE_SIZE, 1 << max(0, (MAX_SLICE_WEIGHTS // width).bit_length() - 1))
 
 
-def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
-    """Counts of quantised vectors."""
-    lengths = np.diff(impacts.indptr)
-    filled = np.flatnonzero(lengths)
-    sums = np.add.reduceat(impacts.values.astype(np.int64), impacts.indptr[filled]) if len(filled) else filled
-    return Counts(
-        written=len(impacts),
-        empty_vectors=int(np.count_nonzero(lengths == 0)),
-        postings=len(impacts.values),
-        clipped=statistics.clipped,
-        lost_to_rounding=statistics.lost_to_rounding,
-        largest_impact=int(impacts.values.max(initial=0)),
-        largest_sum=int(sums.max(initial=0)),
-    )
-
-
 def _segments(
     documents: Sequence[Document], segmentation: Segmentation, encoder: Encoder
 ) -> tuple[list[Document], Any]:
     """The segments of ``documents``, and the factors (documents, segments) that add their vectors up."""
     from scipy.sparse import csr_array
 
-    check_expanded(encoder, segmentation, documents)
-    segments, factors, ends = [], [], [0]
-    for document, words in zip(documents, encoder.word_spans([d.text for d in documents]), strict=True):
-        for number, (start, end) in enumerate(segmentation.spans(words) or [(0, len(document.text))]):
-            segments.append(Document(document.id, document.text[start:end], document.expanded))
-            factors.append(segmentation.factor(number))
-        ends.append(len(segments))
-    shape = len(documents), len(segments)
-    return segments, csr_array((np.array(factors), np.arange(len(segments)), np.array(ends)), shape=shape)
+    from learned_sparse.collections.segments import cut
 
-
-def _one_ahead(items: Iterable[T]) -> Generator[T, None, None]:
-    """``items``; a background thread makes the next item while the caller uses one. Errors are raised here."""
-    end: Any = object()
-    iterator = iter(items)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader") as reader:
-        coming: Future[Any] = reader.submit(next, iterator, end)
-        while (item := coming.result()) is not end:
-            coming = reader.submit(next, iterator, end)
-            yield item
+    segments = list(cut(documents, segmentation, encoder))
+    factors = np.array([segmentation.factor(number) for each in segments for number in range(len(each))])
+    ends = np.cumsum([0, *map(len, segments)])
+    matrix = csr_array((factors, np.arange(len(factors)), ends), shape=(len(documents), len(factors)))
+    return list(itertools.chain.from_iterable(segments)), matrix

@@ -15,26 +15,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collections.documents import DocumentReader, read_documents
-from learned_sparse.collections.segments import Segmentation, segments_for
-from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
+from learned_sparse.core.commands import add_engine_options
+from learned_sparse.core.encoder import Encoder, choose_quantizer, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json, write_record
+from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.encode.options import BM25, recorded_options
 from learned_sparse.encode.parts import PartFolder, merge_shards
-from learned_sparse.encode.pipeline import Pipeline, Progress, impact_counts, manifest_of
-from learned_sparse.encode.quantizers import Calibration, choose_quantizer
-from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, Part
-from learned_sparse.ray import Engine, Tasks, add_engine_options, run_command
+from learned_sparse.encode.pipeline import Pipeline, Progress, manifest_of
+from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Counts, Manifest, Part
 
 if TYPE_CHECKING:
     from learned_sparse.encode.bm25 import Bm25Statistics
+    from learned_sparse.ray import Engine
 
+BM25 = "bm25"
+"""Value of ``--with``."""
 WINDOW = 2048
 """Queries of one call of the encoder."""
+_RECORDED = (
+    "part_size", "gzip", "num_shards", "shard_id", "segment_length", "segments", "segment_overlap", "segment_delimiter",
+    "bits", "calibration", "quantization_factor",
+)  # fmt: skip
+"""Options with an effect on vectors or files that the description of the encoder does not have."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def open_source(options: Namespace) -> Source:
     )  # fmt: skip
 
 
-def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
+def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress) -> Manifest:
     """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
     side: SideName = "query" if options.queries else "document"
     shared = {
@@ -126,6 +131,9 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         encoder, query_encoder, statistics = _join(options, source, encoder, query_encoder)
     if options.expanded is not None and not encoder.uses_expanded:
         raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; omit it")
+    # A resumed run must have the same options, except for the paths.
+    recorded = {name: getattr(options, name) for name in _RECORDED}
+    recorded |= {name: str(vars(options)[name]) for name in ("expanded", "revision") if vars(options)[name]}
     manifest = manifest_of(
         encoder,
         query_encoder,
@@ -135,31 +143,31 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         model=options.model,
         checkpoint=checkpoint,
         input=source.described(),
-        options=recorded_options(options),
+        options=recorded,
     )
     del query_encoder
     bits = None if options.hybrid else options.bits  # of a hybrid, its quantiser has them
     quantizer = choose_quantizer(
         side, encoder, factor=options.quantization_factor, bits=bits, percentile=options.calibration
     )
-    parts = PartFolder(source.output, compress=options.gzip)
-    quantizer = parts.resume(manifest, quantizer, resume=options.resume, overwrite=options.overwrite)
+    parts = PartFolder(source.output, compress=options.gzip, overwrite=options.overwrite)
+    quantizer = parts.resume(manifest, quantizer)
     if source.reader is None:
         return _encode_queries(source, encoder, parts, manifest, quantizer, progress)
-    segmentation = Segmentation.recorded(vars(options))
-    adds_up = segmentation is not None and segmentation.adds_up
+    reader, segmentation = source.reader, None
+    if options.segment_length:
+        from learned_sparse.collections.segments import Segmentation, SegmentReader
+
+        segmentation = Segmentation.recorded(vars(options))
+        if segmentation and not segmentation.adds_up:
+            reader, segmentation = SegmentReader(reader, segmentation, encoder), None
     pipeline = Pipeline(
-        parts,
-        segments_for(encoder, source.reader, segmentation) if segmentation and not adds_up else source.reader,
-        encoder,
-        part_size=options.part_size,
-        num_shards=options.num_shards,
-        shard_id=options.shard_id,
-        adding_up=segmentation if adds_up else None,
-    )
+        parts, reader, encoder, part_size=options.part_size, num_shards=options.num_shards, shard_id=options.shard_id,
+        adding_up=segmentation,
+    )  # fmt: skip
     manifest = pipeline.run(manifest, quantizer, progress)
     if statistics is not None:
-        statistics.save(source.output / STATISTICS)
+        write_record(source.output / STATISTICS, dataclasses.asdict(statistics))
     if options.times and pipeline.encoded:
         write_json(options.times, {"documents": pipeline.encoded, "seconds": round(pipeline.seconds, 3)})
     return manifest
@@ -170,6 +178,8 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
 
     Shards are encoded into ``OUTPUT/shards`` with the words ``argv`` of this command, and continued there after a kill.
     """
+    from learned_sparse.ray import Tasks
+
     engine_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_engine_options(engine_options)
     _, words = engine_options.parse_known_args(sys.argv[1:] if argv is None else list(argv))
@@ -190,6 +200,8 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
 
 def _encode_shard(words: Sequence[str], log: str) -> None:
     """One shard, in a process of its own whose output goes to the file ``log``."""
+    from learned_sparse.ray import run_command
+
     if status := run_command("learned_sparse.encode", words, log):
         lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines() or [f"exit status {status}"]
         command = shlex.join(["python", "-m", "learned_sparse.encode", *words])
@@ -224,7 +236,7 @@ def _encode_queries(
     parts: PartFolder,
     manifest: Manifest,
     quantizer: Quantizer | Calibration,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Manifest:
     """Write ``queries.tsv``, ``queries.jsonl`` and the manifest; a resumed run encodes all queries again."""
     from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
@@ -236,8 +248,7 @@ def _encode_queries(
     windows = []
     for start in range(0, len(texts), WINDOW):
         windows.append(encode_texts(encoder, texts[start : start + WINDOW]))
-        if progress is not None:
-            progress(len(windows[-1]))
+        progress(len(windows[-1]))
     weights = SparseBatch.concatenate(windows)
     quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
     manifest = dataclasses.replace(manifest, quantizer=quantizer, environment=dict(encoder.environment))
@@ -247,6 +258,6 @@ def _encode_queries(
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
     counts = dataclasses.replace(
-        impact_counts(impacts, statistics), read=len(queries), empty_texts=empty, truncated=encoder.truncated
+        Counts.of(impacts, statistics), read=len(queries), empty_texts=empty, truncated=encoder.truncated
     )
     return manifest.finish(folder, files, counts, warnings)

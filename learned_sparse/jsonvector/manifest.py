@@ -13,10 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 from learned_sparse.core.files import is_name, read_record, restore_folder, sha256, write_record
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.quantize import QuantizationStatistics, Quantizer
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.settings import parse
 
 MANIFEST = "manifest.json"
@@ -77,6 +80,20 @@ class Counts:
     """Maximum over texts of the sum of impacts."""
     largest_segments: int = 0
     """Maximum number of segments of a document."""
+
+    @classmethod
+    def of(cls, impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
+        """Counts of quantised vectors."""
+        sums = np.diff(np.append(0, np.cumsum(impacts.values, dtype=np.int64))[impacts.indptr])
+        return cls(
+            written=len(impacts),
+            empty_vectors=int(np.count_nonzero(sums == 0)),
+            postings=len(impacts.values),
+            largest_impact=int(impacts.values.max(initial=0)),
+            largest_sum=int(sums.max(initial=0)),
+            clipped=statistics.clipped,
+            lost_to_rounding=statistics.lost_to_rounding,
+        )
 
     @classmethod
     def total(cls, counts: Iterable[Counts]) -> Counts:

@@ -8,8 +8,7 @@ import itertools
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,9 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
 from learned_sparse.core.terms import BM25_PREFIX, EMPTY_TERM
-from learned_sparse.jsonvector.manifest import (
-    MANIFEST,
-    PRUNING,
-    STATISTICS,
-    Counts,
-    Manifest,
-    Part,
-    load_manifests,
-    parts_sha256,
-)
+from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, STATISTICS, Manifest, load_manifests, parts_sha256
 from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, read_objects
 from learned_sparse.jsonvector.writer import new_output, open_part
-
-Kept = Callable[[Mapping[str, int]], dict[str, int]]
-"""From the vector of a document to that of the copy."""
 
 
 def prune(
@@ -93,12 +80,8 @@ def prune(
                 option = f"--max-document-frequency {share}" if top is None else f"--top-dimensions {top}"
                 raise LearnedSparseError(f"{option}: removes every term; no query could match")
             record |= {"rule": rule, "removed": removed}
-        kept = (
-            partial(_times, factors)
-            if factors
-            else partial(_kept, record["removed"], record.get("min_impact", 0), _whole(manifests[0]))
-        )
-        return [_copy(s, f, manifest, record, kept) for s, f, manifest in zip(sources, folders, manifests, strict=True)]
+        targets_of = zip(sources, folders, manifests, strict=True)
+        return [_copy(source, folder, manifest, record, factors) for source, folder, manifest in targets_of]
 
 
 def _whole(manifest: Manifest) -> tuple[str, ...]:
@@ -125,11 +108,6 @@ def _idf_factors(vectors: Iterable[Mapping[str, int]], documents: int, power: fl
     return {term: factor * unit for term, factor in idf.items()}
 
 
-def _times(factors: Mapping[str, float], vector: Mapping[str, int]) -> dict[str, int]:
-    products = ((term, round(impact * factors[term])) for term, impact in vector.items())
-    return {term: impact for term, impact in products if impact}
-
-
 def _written(folder: Path) -> list[Path]:
     """Files of a pruned folder; the encoder's own folders, which record no pruning, are never replaced."""
     manifest = Manifest.load(folder)
@@ -138,40 +116,35 @@ def _written(folder: Path) -> list[Path]:
     return [folder / name for name in (STATISTICS, *(part.file for part in manifest.parts))]
 
 
-def _copy(source: Path, folder: Path, manifest: Manifest, record: Mapping[str, Any], kept: Kept) -> Manifest:
+def _copy(
+    source: Path, folder: Path, manifest: Manifest, record: Mapping[str, Any], factors: Mapping[str, float]
+) -> Manifest:
     """Write one target into ``folder``; the record of an earlier pruning is kept under ``before``."""
     before = {"before": manifest.options[PRUNING]} if PRUNING in manifest.options else {}
     pruned = dataclasses.replace(manifest, options={**manifest.options, PRUNING: {**record, **before}})
-    parts = progress_bar(manifest.parts, f"pruning {source.name}", "files")
-    written = [_copy_part(source / part.file, folder / part.file, part, kept) for part in parts]
+    removed, smallest, whole = record["removed"], record.get("min_impact", 1), _whole(manifest)
+    empty = postings = largest_impact = largest_sum = 0
+    written = []
+    for part in progress_bar(manifest.parts, f"pruning {source.name}", "files"):
+        with open_part(folder / part.file, compress=part.file.endswith(".gz")) as out:
+            for _, vector, content in read_objects([source / part.file]):
+                if factors:
+                    vector = {term: round(impact * factors[term]) for term, impact in vector.items()}  # noqa: PLW2901
+                impacts = {
+                    term: impact
+                    for term, impact in vector.items()
+                    if term not in removed and (impact >= smallest or term.startswith(whole))
+                }
+                line = {**content, "vector": impacts or {EMPTY_TERM: 1}}
+                out.lines.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+                empty += not impacts
+                postings += len(impacts)
+                largest_impact = max(largest_impact, *impacts.values(), 0)
+                largest_sum = max(largest_sum, sum(impacts.values()))
+        written.append(dataclasses.replace(part, sha256=out.close()))
     if (source / STATISTICS).is_file():
         shutil.copyfile(source / STATISTICS, folder / STATISTICS)
-    totals = Counts.total(counts for _, counts in written)
-    changed = ("postings", "empty_vectors", "largest_impact", "largest_sum")
-    counts = dataclasses.replace(manifest.counts, **{name: getattr(totals, name) for name in changed})
-    return pruned.finish(folder, [part for part, _ in written], counts)
-
-
-def _kept(
-    removed: Collection[str], min_impact: int, whole: tuple[str, ...], vector: Mapping[str, int]
-) -> dict[str, int]:
-    return {
-        term: impact
-        for term, impact in vector.items()
-        if term not in removed and (impact >= min_impact or term.startswith(whole))
-    }
-
-
-def _copy_part(source: Path, target: Path, part: Part, kept: Kept) -> tuple[Part, Counts]:
-    empty = postings = largest_impact = largest_sum = 0
-    with open_part(target, compress=source.suffix == ".gz") as out:
-        for _, vector, content in read_objects([source]):
-            impacts = kept(vector)
-            pruned = {**content, "vector": impacts or {EMPTY_TERM: 1}}
-            out.lines.write(orjson.dumps(pruned, option=orjson.OPT_APPEND_NEWLINE))
-            empty += not impacts
-            postings += len(impacts)
-            largest_impact = max(largest_impact, *impacts.values(), 0)
-            largest_sum = max(largest_sum, sum(impacts.values()))
-    counts = Counts(empty_vectors=empty, postings=postings, largest_impact=largest_impact, largest_sum=largest_sum)
-    return dataclasses.replace(part, sha256=out.close()), counts
+    counts = dataclasses.replace(
+        manifest.counts, postings=postings, empty_vectors=empty, largest_impact=largest_impact, largest_sum=largest_sum
+    )
+    return pruned.finish(folder, written, counts)

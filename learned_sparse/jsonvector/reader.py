@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from array import array
 from collections import defaultdict
@@ -119,16 +118,15 @@ def read_objects(
     seen = set() if seen is None else seen
     reader = LineReader(weights=weights)
     for file in files:
-        with contextlib.closing(numbered_lines(file)) as lines:
-            for number, line in lines:
-                try:
-                    name, vector, content = reader.parse_object(line)
-                except BadLineError as error:
-                    raise LearnedSparseError(f"{file}:{number}: {error}") from None
-                if name in seen:
-                    raise LearnedSparseError(f"{file}:{number}: the id {name!r} occurs twice; remove one of the two")
-                seen.add(name)
-                yield name, vector, content
+        for number, line in numbered_lines(file):
+            try:
+                name, vector, content = reader.parse_object(line)
+            except BadLineError as error:
+                raise LearnedSparseError(f"{file}:{number}: {error}") from None
+            if name in seen:
+                raise LearnedSparseError(f"{file}:{number}: the id {name!r} occurs twice; remove one of the two")
+            seen.add(name)
+            yield name, vector, content
 
 
 def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
@@ -175,10 +173,7 @@ def vector_files(path: Path) -> list[Path]:
 
 def numbered_lines(file: Path) -> Generator[tuple[int, bytes], None, None]:
     """``raw_lines`` of core without blank lines."""
-    with contextlib.closing(raw_lines(file)) as lines:
-        for number, line in lines:
-            if not line.isspace():
-                yield number, line
+    yield from ((number, line) for number, line in raw_lines(file) if not line.isspace())
 
 
 def _wrong_impact(vector: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +51,14 @@ def quantize_vectors(
         else:
             quantizer = Quantizer(factor, bits)
         seen: set[str] = set()
+        parts = [folder / "vectors" / f"{n:05d}.jsonl{'.gz' * (f.suffix == '.gz')}" for n, f in enumerate(files)]
         counts = Counts.total(
             _write(read_objects([file], weights=True, seen=seen), part, quantizer)
-            for file, part in zip(files, _parts(files, folder), strict=True)
+            for file, part in zip(files, parts, strict=True)
         )
         nonzero = {name: value for name, value in vars(counts).items() if value}
         write_json(folder / QUANTIZER, {"quantizer": quantizer.to_json(), "counts": nonzero})
     return quantizer, counts
-
-
-def _parts(files: Sequence[Path], folder: Path) -> list[Path]:
-    """A file of ``folder`` for each of ``files``, compressed alike."""
-    suffixes = (".jsonl.gz" if file.suffix == ".gz" else ".jsonl" for file in files)
-    return [folder / "vectors" / f"{number:05d}{suffix}" for number, suffix in enumerate(suffixes)]
 
 
 def _write(documents: Iterator[tuple[str, Any, dict[str, Any]]], path: Path, quantizer: Quantizer) -> Counts:
@@ -72,15 +68,7 @@ def _write(documents: Iterator[tuple[str, Any, dict[str, Any]]], path: Path, qua
             ids, vectors, contents = zip(*chunk, strict=True)
             impacts, statistics = quantizer.quantize(SparseBatch.from_dicts(vectors, np.float64), ids)
             part.add(ids, list(map(_text, contents)), impacts, LuceneTerms(impacts.terms))
-            counts = Counts(
-                read=len(ids),
-                written=len(impacts),
-                empty_vectors=int(np.count_nonzero(np.diff(impacts.indptr) == 0)),
-                postings=len(impacts.values),
-                clipped=statistics.clipped,
-                lost_to_rounding=statistics.lost_to_rounding,
-                largest_impact=int(impacts.values.max(initial=0)),
-            )
+            counts = replace(Counts.of(impacts, statistics), read=len(ids), largest_sum=0)
             total = Counts.total([total, counts])
     return total
 

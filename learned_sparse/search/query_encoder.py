@@ -7,12 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core.encoder import Encoder, as_encoder, encode_texts, load_encoder, resolve_checkpoint
+from learned_sparse.core.encoder import (
+    Encoder,
+    as_encoder,
+    encode_texts,
+    load_encoder,
+    query_quantizer,
+    resolve_checkpoint,
+)
 from learned_sparse.core.errors import LearnedSparseError, folder_kind
 from learned_sparse.core.files import checkpoint_folder, is_name, read_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import without_mark
-from learned_sparse.encode.quantizers import query_quantizer
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 

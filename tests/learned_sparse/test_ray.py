@@ -16,12 +16,13 @@ import pytest
 
 from eval.reproduce.runner import OnCluster, Runner
 from eval.reproduce.steps import Step, is_done, log_of
+from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.lucene.jvm import start_jvm
-from learned_sparse.ray import Engine, Resources, Tasks, add_engine_options
+from learned_sparse.ray import Engine, Resources, Tasks
 from learned_sparse.search import __main__ as search
 from tests.ray_nodes import Nodes
 

@@ -18,8 +18,7 @@ from encoders.training.data.texts import IfMain, TextStore, call, text_key
 from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import TRAINING_INDEX, index_folder, read_json, run_file, write_json
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, read_json, run_file, write_json
 from learned_sparse.core.records import EXPANDED, Document, Query
 
 MINED = ("self", "checkpoint")

@@ -15,8 +15,7 @@ from encoders.encoding.model import load_checkpoint
 from encoders.training import Recipe, loop, to_mapping
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record, write_record
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import locked, read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 
 Recipes = Callable[..., Recipe]

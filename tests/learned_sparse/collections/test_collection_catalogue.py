@@ -17,8 +17,7 @@ from learned_sparse.collections.catalogue import folder_name, name_of_folder
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import MEASURES, descriptions
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import is_name
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import is_name, locked
 from learned_sparse.core.records import Document, Query
 from tests.catalogue_data import catalogued
 from tests.toy_data import TEXTS

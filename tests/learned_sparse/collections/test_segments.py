@@ -14,8 +14,7 @@ import pytest
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.encoder import Word
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.options import parse_arguments
+from learned_sparse.encode.__main__ import main, parse_arguments
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import FakeEncoder

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import locked
 
 HOLDER = """
 import sys, time
-from learned_sparse.core.locks import locked
+from learned_sparse.core.files import locked
 with locked(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)

@@ -10,10 +10,10 @@ import pytest
 
 from learned_sparse.collections import collection
 from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.core.encoder import choose_quantizer, query_quantizer
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics

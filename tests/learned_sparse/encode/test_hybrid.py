@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_record
 from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.core.settings import parse
 from learned_sparse.encode import __main__
 from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.hybrid import ALPHA, Hybrid, HybridRecord, Signal, hybrid_sides
@@ -148,7 +150,7 @@ def test_a_search_by_another_engine_reads_the_same_vectors(encoded: Path) -> Non
 def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: Path) -> None:
     folder = tmp_path / "home/vectors/toy/fake+bm25"
     rows = dict(read_vectors(folder / "vectors/part-00000.jsonl"))
-    words = Bm25Documents(Bm25Statistics.load(encoded / "bm25.json"))
+    words = Bm25Documents(parse(Bm25Statistics, read_record(encoded / "bm25.json"), ""))
     write_vectors(tmp_path / "words", [Document(*item) for item in TEXTS.items()], words)
     for name, row in read_vectors(tmp_path / "words/vectors/part-00000.jsonl"):
         assert {f"b:{term}": impact for term, impact in row.items()}.items() <= rows[name].items()
