@@ -154,4 +154,4 @@ def json_line(content: object) -> bytes:
 
 
 def _read(files: VectorFiles) -> Iterator[tuple[str, Vector]]:
-    return iter(progress_bar(read_vectors(*files.files), "vectors", "documents", sum(files.documents)))
+    return iter(progress_bar(read_vectors(*files.files), "vectors", "documents", files.documents))

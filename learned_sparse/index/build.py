@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -46,15 +46,6 @@ MAX_THREADS = 4
 Line = tuple[Path, int, bytes]
 """File, line number (from 1) and content of a line."""
 Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class DirectCounts(NamedTuple):
-    """Numbers of documents, postings and impacts that were read and given to Lucene."""
-
-    documents: int
-    postings: int
-    total_impacts: int
 
 
 def build_index(
@@ -74,21 +65,20 @@ def build_index(
     saved in the index.
     """
     vectors, index = open_vectors(vectors), Path(index)
-    if not sum(vectors.documents):
+    if not vectors.documents:
         raise LearnedSparseError("no documents to index; encode a collection first")
     with new_index(index, overwrite=overwrite) as folder:
-        documents, files = counted(sum(vectors.documents), "document"), counted(len(vectors.files), "file")
-        logger.info("indexing %s of %s", documents, files)
+        logger.info("indexing %s of %s", counted(vectors.documents, "document"), counted(len(vectors.files), "file"))
+        impact = vectors.scoring == "impact"
         if engine is None:
-            with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
-                impact = vectors.scoring == "impact"
-                read = index_directly(
+            with progress_bar(None, index.name, "documents", vectors.documents) as bar:
+                total = index_directly(
                     vectors.files, folder, impact=impact, threads=threads, heap=heap, progress=bar.update
                 )
         else:
-            read = index_shards(engine, vectors, folder, threads=threads, heap=heap)
+            total = index_shards(engine, vectors.files, folder, impact=impact, threads=threads, heap=heap)
         contents = read_contents(folder)
-        if wrong := differing_totals(vectors, contents, read.total_impacts):
+        if wrong := differing_totals(vectors, contents, total):
             raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; make the index again")
         for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
             if statistics.is_file():  # of BM25, to explain documents
@@ -132,7 +122,7 @@ def build_bm25_index(
                 return len(batch)
 
             batches = _batches(with_text(), lambda document: len(document.text))
-            given = sum(in_threads(add, batches, threads or processors()))
+            given = in_threads(add, batches, threads or processors())
         if not given and not empty:
             raise LearnedSparseError("no documents to index")
         contents = read_contents(folder)
@@ -155,78 +145,74 @@ def index_directly(
     threads: int | None = None,
     heap: str | None = None,
     progress: Callable[[int], object] = lambda _: None,
-) -> DirectCounts:
+) -> int:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
     Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``progress``
-    is called with a number of indexed documents. ``LearnedSparseError`` names file and line of a document that cannot
-    be indexed; the index is empty then.
+    is called with a number of indexed documents. Returns the sum of all impacts. ``LearnedSparseError`` names file and
+    line of a document that cannot be indexed; the index is empty then.
     """
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
 
-        def add(batch: list[Line]) -> DirectCounts:
+        def add(batch: list[Line]) -> int:
             progress(len(batch))
             return _add(writer, batch)
 
         lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
         batches = _batches(lines, lambda line: len(line[2]))
-        counts = in_threads(add, batches, threads or min(processors(), MAX_THREADS))
-    return DirectCounts(*map(sum, zip(*counts, strict=True))) if counts else DirectCounts(0, 0, 0)
+        return in_threads(add, batches, threads or min(processors(), MAX_THREADS))
 
 
 def index_shards(
-    engine: Engine, vectors: VectorFiles, folder: Path, *, threads: int | None = None, heap: str | None = None
-) -> DirectCounts:
-    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns what was read.
+    engine: Engine, files: Sequence[Path], folder: Path, *, impact: bool, threads: int | None, heap: str | None
+) -> int:
+    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns the sum of all impacts.
 
     All nodes share the file system of ``folder``. ``threads`` of each task default to its processors.
     """
     from learned_sparse.ray import Tasks
 
-    impact, shards = vectors.scoring == "impact", folder / "shards"
+    shards = folder / "shards"
     with Tasks(engine) as tasks:
         threads = threads or min(int(tasks.default.cpus), MAX_THREADS)
-        size = -(-len(vectors.files) // tasks.workers)  # files of one encoding have equally many documents
-        groups = [vectors.files[start : start + size] for start in range(0, len(vectors.files), size)]
+        size = -(-len(files) // tasks.workers)  # files of one encoding have equally many documents
+        groups = [files[start : start + size] for start in range(0, len(files), size)]
         targets = [shards / str(number) for number in range(len(groups))]
-        arguments = [(files, target, impact, threads, heap) for files, target in zip(groups, targets, strict=True)]
-        counts = DirectCounts(*map(sum, zip(*tasks.map(_index_group, arguments, folder.name), strict=True)))
+        arguments = [(group, target, impact, threads, heap) for group, target in zip(groups, targets, strict=True)]
+        total = sum(tasks.map(_index_group, arguments, folder.name))
         tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
     shutil.rmtree(shards)
-    return counts
+    return total
 
 
-def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> DirectCounts:
+def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> int:
     with new_folder(target, wait=True) as new:
         return index_directly(files, new, impact=impact, threads=threads, heap=heap)
 
 
-def in_threads(
-    add: Callable[[list[Item]], Result], batches: Generator[list[Item], None, None], threads: int
-) -> list[Result]:
-    """Results of ``add`` for all ``batches``, which one thread at a time draws; the first error stops all threads."""
+def in_threads(add: Callable[[list[Item]], int], batches: Generator[list[Item], None, None], threads: int) -> int:
+    """Sum of ``add`` over all ``batches``, which one thread at a time draws; the first error stops all threads."""
     lock, stopped = threading.Lock(), threading.Event()
-    results: list[Result] = []
 
-    def work() -> None:
+    def work() -> int:
+        total = 0
         try:
             while not stopped.is_set():
                 with lock:
                     batch = next(batches, None)
                 if batch is None:
                     break
-                results.append(add(batch))
+                total += add(batch)
         finally:
             stopped.set()  # after the last batch, or an error
             detach_thread()
+        return total
 
     with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:
         try:
-            for worker in [pool.submit(work) for _ in range(threads)]:
-                worker.result()
+            return sum(worker.result() for worker in [pool.submit(work) for _ in range(threads)])
         finally:
             stopped.set()
-    return results
 
 
 def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator[list[Item], None, None]:
@@ -242,10 +228,9 @@ def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator
         yield batch
 
 
-def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
-    ids: list[str] = []
-    contents: list[str] = []
-    postings = total_impacts = 0
+def _add(writer: LuceneWriter, batch: Sequence[Line]) -> int:
+    """Index the vectors of some lines; returns the sum of their impacts."""
+    ids, contents, total_impacts = list[str](), list[str](), 0
     for file, number, line in batch:
         try:
             document = orjson.loads(line)
@@ -261,7 +246,6 @@ def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, BadLineError) else _problem(line) or str(error)
             raise LearnedSparseError(f"{file}:{number}: {reason}") from error
-        postings += len(vector)
         total_impacts += total
     try:
         writer.add(ids, contents)
@@ -270,7 +254,7 @@ def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
             if problem := _problem(line):
                 raise LearnedSparseError(f"{file}:{number}: {problem}") from None
         raise
-    return DirectCounts(len(ids), postings, total_impacts)
+    return total_impacts
 
 
 def delimited(vector: dict[str, int]) -> str:

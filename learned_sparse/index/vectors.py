@@ -22,8 +22,7 @@ class VectorFiles:
     """Vector files, and the counts that an index of them must have."""
 
     files: tuple[Path, ...]
-    documents: tuple[int, ...]
-    """Number of documents of each file."""
+    documents: int
     postings: int
     """Number of postings; an empty vector is written as one reserved term and counts one."""
     manifests: tuple[Manifest, ...] = ()
@@ -44,12 +43,10 @@ def encoded_files(folders: Sequence[Path]) -> VectorFiles:
     ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
     """
     manifests = load_manifests(folders)
-    parts = [
-        (folder / part.file, part.documents) for folder, m in zip(folders, manifests, strict=True) for part in m.parts
-    ]
+    parts = [(folder, part) for folder, m in zip(folders, manifests, strict=True) for part in m.parts]
     return VectorFiles(
-        files=tuple(path for path, _ in parts),
-        documents=tuple(count for _, count in parts),
+        files=tuple(folder / part.file for folder, part in parts),
+        documents=sum(part.documents for _, part in parts),
         postings=sum(m.counts.postings + m.counts.empty_vectors for m in manifests),
         manifests=tuple(manifests),
         scoring=manifests[0].scoring,
@@ -60,16 +57,15 @@ def plain_files(folders: Sequence[Path]) -> VectorFiles:
     """Vector files without a manifest, from other tools; every line is read and checked."""
     files = [file for folder in folders for file in vector_files(folder)]
     shown = progress_bar(files, "reading", "files")
-    counts = [[len(vector) or 1 for _, vector in read_vectors(file)] for file in shown]
-    return VectorFiles(tuple(files), tuple(map(len, counts)), sum(map(sum, counts)))
+    counts = [len(vector) or 1 for file in shown for _, vector in read_vectors(file)]
+    return VectorFiles(tuple(files), len(counts), sum(counts))
 
 
 def differing_totals(vectors: VectorFiles, contents: IndexContents, total_impacts: int | None = None) -> list[str]:
     """A line for each count of an index that is not that of its files; ``total_impacts`` is the sum in the files."""
-    documents = sum(vectors.documents)
     totals = {
-        "documents": (documents, contents.documents),
-        "distinct ids": (documents, contents.distinct_ids),
+        "documents": (vectors.documents, contents.documents),
+        "distinct ids": (vectors.documents, contents.distinct_ids),
         "postings": (vectors.postings, contents.postings),
         "sum of impacts": (contents.total_impacts if total_impacts is None else total_impacts, contents.total_impacts),
     }
@@ -114,8 +110,8 @@ def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
 
 def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
     """The vectors of ``sample`` documents (or of all, if there are fewer) as an index must hold them."""
-    total = sum(vectors.documents)
-    chosen = set(random.Random(0).sample(range(total), min(sample, total)))  # noqa: S311  (no cryptography)
+    count = vectors.documents
+    chosen = set(random.Random(0).sample(range(count), min(sample, count)))  # noqa: S311  (no cryptography)
     lines = ((file, *numbered) for file in vectors.files for numbered in numbered_lines(file))
     reader, sampled = LineReader(), dict[str, dict[str, int]]()
     for document, (file, number, line) in enumerate(lines):
