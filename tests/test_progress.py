@@ -19,7 +19,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe
 from encoders.training.data.sources import load_source
 from learned_sparse.core import errors
-from learned_sparse.index.vectors import plain_files
+from learned_sparse.index.build import plain_files
 from tests.test_commands import main_of
 from tests.toy_data import save_collection, save_recipes
 

@@ -12,7 +12,7 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
 from learned_sparse.core.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
-from learned_sparse.index.vectors import VectorFiles, open_vectors
+from learned_sparse.index.build import VectorFiles, open_vectors
 from learned_sparse.jsonvector.manifest import parts_sha256
 from learned_sparse.jsonvector.reader import read_vectors
 

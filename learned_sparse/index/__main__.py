@@ -12,9 +12,15 @@ from learned_sparse.core.commands import print_next, refuse
 from learned_sparse.core.errors import counted, run_main
 from learned_sparse.core.files import encoded_folders, index_folder
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import (
+    VectorFiles,
+    build_bm25_index,
+    build_index,
+    check_index,
+    open_vectors,
+    plain_files,
+)
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
-from learned_sparse.index.vectors import VectorFiles, check_index, open_vectors, plain_files
 from learned_sparse.jsonvector.manifest import UNVERIFIED, same_vectors
 from learned_sparse.ray import Engine, add_engine_options
 

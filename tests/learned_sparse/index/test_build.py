@@ -11,9 +11,8 @@ from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as command
 from learned_sparse.index import build
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
-from learned_sparse.index.vectors import encoded_files
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.reader import (
     IndexContents,

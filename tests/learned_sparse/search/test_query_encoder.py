@@ -164,8 +164,7 @@ def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: P
 
 @pytest.mark.jvm
 def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from learned_sparse.index.build import build_index
-    from learned_sparse.index.vectors import encoded_files
+    from learned_sparse.index.build import build_index, encoded_files
     from learned_sparse.lucene.stock import allow_clauses, make_encoders_known
 
     many_terms = {f"w{number}": 1 for number in range(3_000)}

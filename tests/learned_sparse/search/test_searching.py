@@ -16,9 +16,8 @@ from learned_sparse import pyserini
 from learned_sparse.collections.trec import read_run, separate_ties
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
 from learned_sparse.index.note import INDEX_MANIFEST
-from learned_sparse.index.vectors import encoded_files
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
