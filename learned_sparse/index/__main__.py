@@ -44,11 +44,7 @@ MAX_SHOWN = 10
 
 def parser() -> CommandParser:
     """The options of the command."""
-    parser = CommandParser(
-        prog="python -m learned_sparse.index",
-        description=__doc__,
-        epilog=EXAMPLES,
-    )
+    parser = CommandParser(prog="python -m learned_sparse.index", description=__doc__, epilog=EXAMPLES)
     add = parser.add_argument
     add("--model", help="name of the model whose vectors of --collection are in the home folder")
     add("--collection", help="name, folder or ir_datasets:ID (default pydoc)")
