@@ -28,9 +28,9 @@ from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, read_vectors, vector_files
-from learned_sparse.lucene.jvm import anserini_jar
+from learned_sparse.lucene.jvm import anserini_jar, detach_thread
 from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
-from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, detach_thread, merge_indexes
+from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, merge_indexes
 
 if TYPE_CHECKING:
     from learned_sparse.ray import Engine
@@ -199,15 +199,10 @@ def index_directly(
     is called with a number of indexed documents. Returns the sum of all impacts. ``LearnedSparseError`` names file and
     line of a document that cannot be indexed; the index is empty then.
     """
+    lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
+    batches = _batches(lines, lambda line: len(line[2]))
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
-
-        def add(batch: list[Line]) -> int:
-            progress(len(batch))
-            return _add(writer, batch)
-
-        lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
-        batches = _batches(lines, lambda line: len(line[2]))
-        return in_threads(add, batches, threads or min(processors(), MAX_THREADS))
+        return in_threads(partial(_add, writer, progress), batches, threads or min(processors(), MAX_THREADS))
 
 
 def index_shards(
@@ -275,8 +270,9 @@ def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator
         yield batch
 
 
-def _add(writer: LuceneWriter, batch: Sequence[Line]) -> int:
+def _add(writer: LuceneWriter, progress: Callable[[int], object], batch: Sequence[Line]) -> int:
     """Index the vectors of some lines; returns the sum of their impacts."""
+    progress(len(batch))
     ids, contents, total_impacts = list[str](), list[str](), 0
     for file, number, line in batch:
         try:

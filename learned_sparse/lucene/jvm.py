@@ -122,6 +122,20 @@ def lucene_calls() -> Any:
     return autoclass("learnedsparse.LuceneCalls")
 
 
+def detach_thread() -> None:
+    """Detach the current thread from the JVM; Java keeps the data of attached threads."""
+    import jnius
+
+    jnius.detach()
+
+
+def english_analyzer() -> Any:
+    """Anserini's default analyzer of text."""
+    from jnius import autoclass
+
+    return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+
+
 def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     """The options that Anserini needs and this runtime knows, and options that silence harmless warnings.
 

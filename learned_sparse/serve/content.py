@@ -205,7 +205,7 @@ class Content:
 @contextmanager
 def _java_thread() -> Iterator[None]:
     """Detach the thread from the JVM afterwards: the threads of a server come and go, and Java keeps attached ones."""
-    from learned_sparse.lucene.writer import detach_thread
+    from learned_sparse.lucene.jvm import detach_thread
 
     try:
         yield
