@@ -221,7 +221,7 @@ def index_shards(
         groups = [files[start : start + size] for start in range(0, len(files), size)]
         targets = [shards / str(number) for number in range(len(groups))]
         arguments = [(group, target, impact, threads, heap) for group, target in zip(groups, targets, strict=True)]
-        total = sum(tasks.map(_index_group, arguments, folder.name))
+        total: int = sum(tasks.map(_index_group, arguments, folder.name))
         tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
     shutil.rmtree(shards)
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,17 @@ from learned_sparse.export.exporting import export_vectors
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
 from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
 
-Rows = Iterable[tuple[str, list[int], list[int]]]
+Rows = Iterable[tuple[str, Any, Any]]
 """Id, term numbers and impacts."""
 
 
-def parquet_rows(folder: Path) -> list[Rows]:
+def parquet_rows(folder: Path) -> Sequence[Rows]:
     parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (the extra parquet)")
     tables = [parquet.read_table(folder / f"{name}.parquet").to_pylist() for name in ("documents", "queries")]
     return [[(row["id"], row["terms"], row["impacts"]) for row in table] for table in tables]
 
 
-def array_rows(folder: Path) -> list[Rows]:
+def array_rows(folder: Path) -> Sequence[Rows]:
     sides = []
     for side in ("doc", "query"):
         arrays = np.load(folder / side / f"{side}-embeddings.npz", allow_pickle=False)
@@ -38,7 +38,7 @@ def array_rows(folder: Path) -> list[Rows]:
     return sides
 
 
-def qdrant_rows(folder: Path) -> list[Rows]:
+def qdrant_rows(folder: Path) -> Sequence[Rows]:
     collection = json.loads((folder / "collection.json").read_bytes())
     assert collection == {"vectors": {}, "sparse_vectors": {"impacts": {}}}
     points = [point for file in parts(folder, "points-*.json") for point in json.loads(file.read_bytes())["points"]]
@@ -51,7 +51,7 @@ def qdrant_rows(folder: Path) -> list[Rows]:
     return [[(name, vector["indices"], vector["values"]) for name, vector in side] for side in sides]
 
 
-def pgvector_rows(folder: Path) -> list[Rows]:
+def pgvector_rows(folder: Path) -> Sequence[Rows]:
     """Indices of a sparsevec begin at 1."""
     size = len(lines(folder / "vocabulary.txt"))
     assert f"impacts sparsevec({size})" in (folder / "schema.sql").read_text("utf-8")
@@ -84,7 +84,7 @@ def parts(folder: Path, pattern: str) -> list[Path]:
 )  # fmt: skip
 def test_rows_by_format(
     name: str,
-    rows: Callable[[Path], list[Rows]],
+    rows: Callable[[Path], Sequence[Rows]],
     encoded: tuple[Path, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
