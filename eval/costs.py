@@ -22,8 +22,8 @@ from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_mai
 from learned_sparse.core.files import write_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index.build import encoded_files
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
-from learned_sparse.index.vectors import encoded_files
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
 from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.reader import read_vectors

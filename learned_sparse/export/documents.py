@@ -12,10 +12,9 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
 from learned_sparse.core.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
-from learned_sparse.core.records import SparseBatch
-from learned_sparse.index.vectors import VectorFiles, open_vectors
+from learned_sparse.index.build import VectorFiles, open_vectors
 from learned_sparse.jsonvector.manifest import parts_sha256
-from learned_sparse.jsonvector.reader import load_vectors, read_vectors
+from learned_sparse.jsonvector.reader import read_vectors
 
 Vector = Mapping[str, int]
 FIELD = "impacts"
@@ -24,6 +23,8 @@ VOCABULARY = "vocabulary.txt"
 """File with the terms, one a line, in formats that number them."""
 HITS = 1000
 """Hits of each exported query."""
+MAX_BYTES = 10_000_000
+"""Size of a file that is sent in one request; the smallest limit of managed OpenSearch."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,6 @@ class Documents:
     def __iter__(self) -> Iterator[tuple[str, Vector]]:
         """Documents in the order of the files; an empty dict for an empty vector."""
         return _read(self.vectors)
-
-    def numbered(self) -> Iterator[tuple[str, list[int], list[int]]]:
-        """``(id, term numbers, impacts)`` of each document, numbers ascending."""
-        return numbered(self, self.terms)
-
-    def arrays(self) -> tuple[list[str], SparseBatch]:
-        """Ids and impacts of all documents in memory, in the order of the files."""
-        return load_vectors(self.vectors.files)
 
     def with_fields(self) -> Iterator[tuple[str, Vector, dict[str, object]]]:
         """Id, vector and ``fields`` of each document. A document without a field is returned without it.
@@ -122,10 +115,8 @@ def numbered(vectors: Iterable[tuple[str, Vector]], terms: Sequence[str]) -> Ite
         yield name, [number for number, _ in pairs], [impact for _, impact in pairs]
 
 
-def write_parts(
-    folder: Path, name: str, records: Iterable[bytes], max_bytes: int, *, before: bytes = b"", after: bytes = b""
-) -> None:
-    """Write ``records`` to files of at most ``max_bytes``, unless one record is longer; at least one file.
+def write_parts(folder: Path, name: str, records: Iterable[bytes], before: bytes = b"", after: bytes = b"") -> None:
+    """Write ``records`` to files of at most ``MAX_BYTES``, unless one record is longer; at least one file.
 
     ``points.json`` becomes ``points-00000.json``, ... ``before`` and ``after`` open and close each file, with commas
     between records.
@@ -139,7 +130,7 @@ def write_parts(
         (folder / f"{stem}-{number:05d}.{suffix}").write_bytes(content)
 
     for record in records:
-        if part and size + len(record) + 1 + len(before) + len(after) > max_bytes:
+        if part and size + len(record) + 1 + len(before) + len(after) > MAX_BYTES:
             flush()
             part, size, number = [], 0, number + 1
         part.append(record)
@@ -154,4 +145,4 @@ def json_line(content: object) -> bytes:
 
 
 def _read(files: VectorFiles) -> Iterator[tuple[str, Vector]]:
-    return iter(progress_bar(read_vectors(*files.files), "vectors", "documents", sum(files.documents)))
+    return iter(progress_bar(read_vectors(*files.files), "vectors", "documents", files.documents))

@@ -12,7 +12,7 @@ from learned_sparse.core.files import read_json, sha256, write_json
 from learned_sparse.core.lazy import Register
 from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
-from learned_sparse.export import embeddings, inverted, servers, tables
+from learned_sparse.export import inverted, servers, tables
 from learned_sparse.export.documents import FIELD, VOCABULARY, Documents, Vector
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS
 from learned_sparse.jsonvector.queries import check_queries, read_topics
@@ -21,8 +21,6 @@ from learned_sparse.jsonvector.writer import new_output
 RECORD = "export.json"
 USAGE = "USAGE.txt"
 VERSION = 1
-MAX_BYTES = 10_000_000
-"""Size of a file that is sent in one request; the smallest limit of managed OpenSearch."""
 Facts = dict[str, Any] | None
 """Further entries of the record."""
 
@@ -32,8 +30,8 @@ class Format:
     """The files of one engine, and what it can hold."""
 
     about: str
-    documents: Callable[[Documents, Path, int], Facts]
-    """Writes documents into a folder, in files of at most so many bytes if they are sent in requests."""
+    documents: Callable[[Documents, Path], Facts]
+    """Writes documents into a folder."""
     queries: Callable[[Mapping[str, Vector], Path, Sequence[str]], Facts]
     """Writes queries into a folder; the last argument is the terms of the documents."""
     largest: int
@@ -60,7 +58,7 @@ FORMATS: Register[Format] = Register("learned_sparse.formats", {
     "parquet": Format("columns of Arrow: id, term numbers, impacts",
                       tables.export_parquet, tables.parquet_queries, MAX_IMPACT, VOCABULARY),
     "lsr-benchmark": Format("embeddings of lsr-benchmark (its step 2)",
-                            embeddings.export_arrays, embeddings.array_queries, EXACT_FLOATS, VOCABULARY),
+                            tables.export_arrays, tables.array_queries, EXACT_FLOATS, VOCABULARY),
 })  # fmt: skip
 """Formats by the name of the engine; those of installed packages are entry points of ``learned_sparse.formats``."""
 
@@ -73,7 +71,6 @@ def export_vectors(
     queries: Path | None = None,
     vocabulary: Path | None = None,
     fields: Sequence[str] = (),
-    max_bytes: int = MAX_BYTES,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write encoded documents and queries to the folder ``output`` in a format of ``FORMATS``; returns its record.
@@ -81,8 +78,8 @@ def export_vectors(
     ``vectors``: an encoded folder or all its shards, or plain vector files. ``queries``: what ``learned_sparse.encode
     --queries`` wrote. ``vocabulary``: for queries alone, the file with the terms of an export of their documents.
     ``fields``: of the encoded JSON lines, stored with the documents of opensearch and elasticsearch.
-    ``max_bytes``: size of a file of a request. The folder is written whole or not at all; ``export.json`` in it holds
-    the record, ``USAGE.txt`` says how to load the files.
+    The folder is written whole or not at all; ``export.json`` in it holds the record, ``USAGE.txt`` says how to load
+    the files.
     """
     target = FORMATS[name]
     if not (vectors or queries):
@@ -113,7 +110,7 @@ def export_vectors(
             if target.vocabulary:
                 (folder / target.vocabulary).write_bytes("".join(f"{term}\n" for term in terms).encode())
             counts = {"documents": documents.count, "postings": documents.postings, "source": documents.provenance()}
-            record |= counts | (target.documents(documents, folder, max_bytes) or {})
+            record |= counts | (target.documents(documents, folder) or {})
         if queries:
             rows: Mapping[str, Vector] = read_topics(queries)
             if target.vocabulary:

@@ -14,6 +14,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.export.documents import Documents, Vector
+from learned_sparse.jsonvector.reader import load_vectors
 
 CIFF_FILE = "documents.ciff"
 PISA_TERMS = "fwd.terms"
@@ -21,14 +22,14 @@ QUERIES = "queries.txt"
 Array = npt.NDArray[Any]
 
 
-def export_ciff(documents: Documents, folder: Path, max_bytes: int) -> None:  # noqa: ARG001
+def export_ciff(documents: Documents, folder: Path) -> None:
     """Write ``documents.ciff``. Memory: as the exact searcher, 5 to 8 bytes per posting."""
-    write_ciff(folder / CIFF_FILE, *documents.arrays())
+    write_ciff(folder / CIFF_FILE, *load_vectors(documents.vectors.files))
 
 
-def export_pisa(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+def export_pisa(documents: Documents, folder: Path) -> dict[str, Any]:
     """Write an index folder of PISA; memory as for CIFF. The record has the number of terms with capitals."""
-    write_pisa(folder, *documents.arrays())
+    write_pisa(folder, *load_vectors(documents.vectors.files))
     return {"terms_with_capitals": sum(term != term.lower() for term in documents.terms)}
 
 

@@ -23,17 +23,17 @@ FORMATS = ("opensearch", "elasticsearch")
 Body = Callable[[Mapping[str, float]], dict[str, Any]]
 
 
-def export_opensearch(documents: Documents, folder: Path, max_bytes: int) -> None:
+def export_opensearch(documents: Documents, folder: Path) -> None:
     """Documents as rank_features, a mapping type that OpenSearch has without a plug-in."""
-    _write_documents(documents, folder, max_bytes, {"type": "rank_features"})
+    _write_documents(documents, folder, {"type": "rank_features"})
 
 
-def export_elasticsearch(documents: Documents, folder: Path, max_bytes: int) -> None:
+def export_elasticsearch(documents: Documents, folder: Path) -> None:
     """Documents as sparse_vector, without pruning."""
-    _write_documents(documents, folder, max_bytes, {"type": "sparse_vector", "index_options": {"prune": False}})
+    _write_documents(documents, folder, {"type": "sparse_vector", "index_options": {"prune": False}})
 
 
-def _write_documents(documents: Documents, folder: Path, max_bytes: int, field_type: Mapping[str, Any]) -> None:
+def _write_documents(documents: Documents, folder: Path, field_type: Mapping[str, Any]) -> None:
     """Write ``mapping.json`` and ``bulk-*.ndjson``: an action and a document for each vector."""
     stored = {name: {"type": "text"} for name in documents.fields}
     properties = {"id": {"type": "keyword"}, **stored, FIELD: field_type}
@@ -46,7 +46,7 @@ def _write_documents(documents: Documents, folder: Path, max_bytes: int, field_t
             impacts = {FIELD: {spelling[term]: impact for term, impact in vector.items()}} if vector else {}
             yield json_line({"index": {"_id": name}}) + json_line({"id": name, **fields, **impacts})
 
-    write_parts(folder, "bulk.ndjson", lines(), max_bytes)
+    write_parts(folder, "bulk.ndjson", lines())
 
 
 def opensearch_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:

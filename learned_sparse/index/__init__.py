@@ -1,7 +1,7 @@
 """Build Lucene indexes of encoded documents, or of plain text for BM25, and verify them.
 
-Read ``build.py`` first. ``vectors.py`` compares an index with its files.
+Read ``build.py`` first; ``note.py`` has the folder of an index and what it records.
 """
 
-__all__ = ["build", "note", "vectors"]
+__all__ = ["build", "note"]
 """Public modules."""

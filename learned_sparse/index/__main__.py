@@ -12,9 +12,15 @@ from learned_sparse.core.commands import add_engine_options, print_next, refuse
 from learned_sparse.core.errors import counted, run_main
 from learned_sparse.core.files import encoded_folders, index_folder
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import (
+    VectorFiles,
+    build_bm25_index,
+    build_index,
+    check_index,
+    open_vectors,
+    plain_files,
+)
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
-from learned_sparse.index.vectors import VectorFiles, check_index, open_vectors, plain_files
 from learned_sparse.jsonvector.manifest import UNVERIFIED, same_vectors
 from learned_sparse.ray import Engine
 
@@ -38,11 +44,7 @@ MAX_SHOWN = 10
 
 def parser() -> CommandParser:
     """The options of the command."""
-    parser = CommandParser(
-        prog="python -m learned_sparse.index",
-        description=__doc__,
-        epilog=EXAMPLES,
-    )
+    parser = CommandParser(prog="python -m learned_sparse.index", description=__doc__, epilog=EXAMPLES)
     add = parser.add_argument
     add("--model", help="name of the model whose vectors of --collection are in the home folder")
     add("--collection", help="name, folder or ir_datasets:ID (default pydoc)")

@@ -1,4 +1,4 @@
-"""Build an index of vectors or of plain text, and compare its counts with the input before it appears.
+"""Build an index of vectors or of plain text, and compare it with its input: the counts before it appears, and more.
 
 Vector files are written into Lucene directly: each impact as one number, without the repeated words of Anserini.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import shutil
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -22,14 +24,13 @@ from learned_sparse.core.files import new_folder
 from learned_sparse.core.machine import processors
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import Document
-from learned_sparse.core.terms import unfit_id_reason
+from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
 from learned_sparse.index.note import IndexNote, new_index
-from learned_sparse.index.vectors import VectorFiles, differing_totals, open_vectors
-from learned_sparse.jsonvector.manifest import STATISTICS
-from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines
-from learned_sparse.lucene.jvm import anserini_jar
-from learned_sparse.lucene.reader import read_contents
-from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, detach_thread, merge_indexes
+from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
+from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, read_vectors, vector_files
+from learned_sparse.lucene.jvm import anserini_jar, detach_thread
+from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
+from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, merge_indexes
 
 if TYPE_CHECKING:
     from learned_sparse.ray import Engine
@@ -46,15 +47,52 @@ MAX_THREADS = 4
 Line = tuple[Path, int, bytes]
 """File, line number (from 1) and content of a line."""
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Vectors = Mapping[str, Mapping[str, int]]
+"""``{document id: {term: impact}}``."""
 
 
-class DirectCounts(NamedTuple):
-    """Numbers of documents, postings and impacts that were read and given to Lucene."""
+@dataclass(frozen=True)
+class VectorFiles:
+    """Vector files, and the counts that an index of them must have."""
 
+    files: tuple[Path, ...]
     documents: int
     postings: int
-    total_impacts: int
+    """Number of postings; an empty vector is written as one reserved term and counts one."""
+    manifests: tuple[Manifest, ...] = ()
+    scoring: str = "impact"
+
+
+def open_vectors(vectors: VectorFiles | str | Path | Sequence[Path]) -> VectorFiles:
+    """``encoded_files`` if the folders (or the one folder) have manifests, else ``plain_files``."""
+    if isinstance(vectors, VectorFiles):
+        return vectors
+    folders = [Path(vectors)] if isinstance(vectors, (str, Path)) else list(vectors)
+    return encoded_files(folders) if any((folder / MANIFEST).is_file() for folder in folders) else plain_files(folders)
+
+
+def encoded_files(folders: Sequence[Path]) -> VectorFiles:
+    """The files of folders written by learned_sparse.encode: one folder, or all shards of one collection.
+
+    ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
+    """
+    manifests = load_manifests(folders)
+    parts = [(folder, part) for folder, m in zip(folders, manifests, strict=True) for part in m.parts]
+    return VectorFiles(
+        files=tuple(folder / part.file for folder, part in parts),
+        documents=sum(part.documents for _, part in parts),
+        postings=sum(m.counts.postings + m.counts.empty_vectors for m in manifests),
+        manifests=tuple(manifests),
+        scoring=manifests[0].scoring,
+    )
+
+
+def plain_files(folders: Sequence[Path]) -> VectorFiles:
+    """Vector files without a manifest, from other tools; every line is read and checked."""
+    files = [file for folder in folders for file in vector_files(folder)]
+    shown = progress_bar(files, "reading", "files")
+    counts = [len(vector) or 1 for file in shown for _, vector in read_vectors(file)]
+    return VectorFiles(tuple(files), len(counts), sum(counts))
 
 
 def build_index(
@@ -74,21 +112,20 @@ def build_index(
     saved in the index.
     """
     vectors, index = open_vectors(vectors), Path(index)
-    if not sum(vectors.documents):
+    if not vectors.documents:
         raise LearnedSparseError("no documents to index; encode a collection first")
     with new_index(index, overwrite=overwrite) as folder:
-        documents, files = counted(sum(vectors.documents), "document"), counted(len(vectors.files), "file")
-        logger.info("indexing %s of %s", documents, files)
+        logger.info("indexing %s of %s", counted(vectors.documents, "document"), counted(len(vectors.files), "file"))
+        impact = vectors.scoring == "impact"
         if engine is None:
-            with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
-                impact = vectors.scoring == "impact"
-                read = index_directly(
+            with progress_bar(None, index.name, "documents", vectors.documents) as bar:
+                total = index_directly(
                     vectors.files, folder, impact=impact, threads=threads, heap=heap, progress=bar.update
                 )
         else:
-            read = index_shards(engine, vectors, folder, threads=threads, heap=heap)
+            total = index_shards(engine, vectors.files, folder, impact=impact, threads=threads, heap=heap)
         contents = read_contents(folder)
-        if wrong := differing_totals(vectors, contents, read.total_impacts):
+        if wrong := differing_totals(vectors, contents, total):
             raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; make the index again")
         for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
             if statistics.is_file():  # of BM25, to explain documents
@@ -132,7 +169,7 @@ def build_bm25_index(
                 return len(batch)
 
             batches = _batches(with_text(), lambda document: len(document.text))
-            given = sum(in_threads(add, batches, threads or processors()))
+            given = in_threads(add, batches, threads or processors())
         if not given and not empty:
             raise LearnedSparseError("no documents to index")
         contents = read_contents(folder)
@@ -155,78 +192,69 @@ def index_directly(
     threads: int | None = None,
     heap: str | None = None,
     progress: Callable[[int], object] = lambda _: None,
-) -> DirectCounts:
+) -> int:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
     Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``progress``
-    is called with a number of indexed documents. ``LearnedSparseError`` names file and line of a document that cannot
-    be indexed; the index is empty then.
+    is called with a number of indexed documents. Returns the sum of all impacts. ``LearnedSparseError`` names file and
+    line of a document that cannot be indexed; the index is empty then.
     """
+    lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
+    batches = _batches(lines, lambda line: len(line[2]))
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
-
-        def add(batch: list[Line]) -> DirectCounts:
-            progress(len(batch))
-            return _add(writer, batch)
-
-        lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
-        batches = _batches(lines, lambda line: len(line[2]))
-        counts = in_threads(add, batches, threads or min(processors(), MAX_THREADS))
-    return DirectCounts(*map(sum, zip(*counts, strict=True))) if counts else DirectCounts(0, 0, 0)
+        return in_threads(partial(_add, writer, progress), batches, threads or min(processors(), MAX_THREADS))
 
 
 def index_shards(
-    engine: Engine, vectors: VectorFiles, folder: Path, *, threads: int | None = None, heap: str | None = None
-) -> DirectCounts:
-    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns what was read.
+    engine: Engine, files: Sequence[Path], folder: Path, *, impact: bool, threads: int | None, heap: str | None
+) -> int:
+    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns the sum of all impacts.
 
     All nodes share the file system of ``folder``. ``threads`` of each task default to its processors.
     """
     from learned_sparse.ray import Tasks
 
-    impact, shards = vectors.scoring == "impact", folder / "shards"
+    shards = folder / "shards"
     with Tasks(engine) as tasks:
         threads = threads or min(int(tasks.default.cpus), MAX_THREADS)
-        size = -(-len(vectors.files) // tasks.workers)  # files of one encoding have equally many documents
-        groups = [vectors.files[start : start + size] for start in range(0, len(vectors.files), size)]
+        size = -(-len(files) // tasks.workers)  # files of one encoding have equally many documents
+        groups = [files[start : start + size] for start in range(0, len(files), size)]
         targets = [shards / str(number) for number in range(len(groups))]
-        arguments = [(files, target, impact, threads, heap) for files, target in zip(groups, targets, strict=True)]
-        counts = DirectCounts(*map(sum, zip(*tasks.map(_index_group, arguments, folder.name), strict=True)))
+        arguments = [(group, target, impact, threads, heap) for group, target in zip(groups, targets, strict=True)]
+        total: int = sum(tasks.map(_index_group, arguments, folder.name))
         tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
     shutil.rmtree(shards)
-    return counts
+    return total
 
 
-def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> DirectCounts:
+def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> int:
     with new_folder(target, wait=True) as new:
         return index_directly(files, new, impact=impact, threads=threads, heap=heap)
 
 
-def in_threads(
-    add: Callable[[list[Item]], Result], batches: Generator[list[Item], None, None], threads: int
-) -> list[Result]:
-    """Results of ``add`` for all ``batches``, which one thread at a time draws; the first error stops all threads."""
+def in_threads(add: Callable[[list[Item]], int], batches: Generator[list[Item], None, None], threads: int) -> int:
+    """Sum of ``add`` over all ``batches``, which one thread at a time draws; the first error stops all threads."""
     lock, stopped = threading.Lock(), threading.Event()
-    results: list[Result] = []
 
-    def work() -> None:
+    def work() -> int:
+        total = 0
         try:
             while not stopped.is_set():
                 with lock:
                     batch = next(batches, None)
                 if batch is None:
                     break
-                results.append(add(batch))
+                total += add(batch)
         finally:
             stopped.set()  # after the last batch, or an error
             detach_thread()
+        return total
 
     with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:
         try:
-            for worker in [pool.submit(work) for _ in range(threads)]:
-                worker.result()
+            return sum(worker.result() for worker in [pool.submit(work) for _ in range(threads)])
         finally:
             stopped.set()
-    return results
 
 
 def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator[list[Item], None, None]:
@@ -242,10 +270,10 @@ def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator
         yield batch
 
 
-def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
-    ids: list[str] = []
-    contents: list[str] = []
-    postings = total_impacts = 0
+def _add(writer: LuceneWriter, progress: Callable[[int], object], batch: Sequence[Line]) -> int:
+    """Index the vectors of some lines; returns the sum of their impacts."""
+    progress(len(batch))
+    ids, contents, total_impacts = list[str](), list[str](), 0
     for file, number, line in batch:
         try:
             document = orjson.loads(line)
@@ -261,7 +289,6 @@ def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = str(error) if isinstance(error, BadLineError) else _problem(line) or str(error)
             raise LearnedSparseError(f"{file}:{number}: {reason}") from error
-        postings += len(vector)
         total_impacts += total
     try:
         writer.add(ids, contents)
@@ -270,7 +297,7 @@ def _add(writer: LuceneWriter, batch: Sequence[Line]) -> DirectCounts:
             if problem := _problem(line):
                 raise LearnedSparseError(f"{file}:{number}: {problem}") from None
         raise
-    return DirectCounts(len(ids), postings, total_impacts)
+    return total_impacts
 
 
 def delimited(vector: dict[str, int]) -> str:
@@ -302,3 +329,66 @@ def _problem(line: bytes) -> str:
     except BadLineError as error:
         return str(error)
     return ""
+
+
+def differing_totals(vectors: VectorFiles, contents: IndexContents, total_impacts: int | None = None) -> list[str]:
+    """A line for each count of an index that is not that of its files; ``total_impacts`` is the sum in the files."""
+    totals = {
+        "documents": (vectors.documents, contents.documents),
+        "distinct ids": (vectors.documents, contents.distinct_ids),
+        "postings": (vectors.postings, contents.postings),
+        "sum of impacts": (contents.total_impacts if total_impacts is None else total_impacts, contents.total_impacts),
+    }
+    return [
+        f"{what}: {in_files:,} in the files, {in_index:,} in the index"
+        for what, (in_files, in_index) in totals.items()
+        if in_files != in_index
+    ]
+
+
+def check_index(vectors: VectorFiles, index: Path, sample: int) -> tuple[str, list[str]]:
+    """Compare the totals, and all postings of ``sample`` random documents of all files; the same ones each time.
+
+    Returns a sentence about what was compared, and a line for each difference. Takes one pass over all terms of the
+    index, so that postings that are only in the index are found too.
+    """
+    expected = _sampled_vectors(vectors, sample)
+    wrong = [*differing_totals(vectors, read_contents(index)), *compare(expected, postings_of(index, expected))]
+    compared = f"{len(expected):,} documents, {sum(map(len, expected.values())):,} postings compared"
+    return f"{compared}: {len(wrong):,} differences", wrong
+
+
+def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
+    """A line for each difference between the documents ``expected`` and their postings in an index.
+
+    >>> list(compare({"d1": {"hives": 3, "itch": 1}, "d2": {}}, {"d1": {"hives": 2, "itch": 1, "rash": 7}}))
+    ["'d1': 'hives': 3 in the files, 2 in the index", "'d1': 'rash': only in the index (7)", "'d2': not in the index"]
+    """
+    for name, vector in expected.items():
+        if name not in indexed:
+            yield f"{name!r}: not in the index"
+            continue
+        postings = indexed[name]
+        for term, impact in vector.items():
+            if term not in postings:
+                yield f"{name!r}: {term!r}: only in the files ({impact})"
+            elif postings[term] != impact:
+                yield f"{name!r}: {term!r}: {impact} in the files, {postings[term]} in the index"
+        for term in sorted(postings.keys() - vector.keys()):
+            yield f"{name!r}: {term!r}: only in the index ({postings[term]})"
+
+
+def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
+    """The vectors of ``sample`` documents (or of all, if there are fewer) as an index must hold them."""
+    count = vectors.documents
+    chosen = set(random.Random(0).sample(range(count), min(sample, count)))  # noqa: S311  (no cryptography)
+    lines = ((file, *numbered) for file in vectors.files for numbered in numbered_lines(file))
+    reader, sampled = LineReader(), dict[str, dict[str, int]]()
+    for document, (file, number, line) in enumerate(lines):
+        if document in chosen:
+            try:
+                name, vector = reader.parse(line)
+            except ValueError as error:
+                raise LearnedSparseError(f"{file}:{number}: {error}") from None
+            sampled[name] = vector or {EMPTY_TERM: 1}
+    return sampled

@@ -46,11 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="python -m learned_sparse.inspect",
-        description=__doc__,
-        epilog=EPILOG,
-    )
+    parser = CommandParser(prog="python -m learned_sparse.inspect", description=__doc__, epilog=EPILOG)
     what = parser.add_argument_group("what to inspect")
     text = what.add_mutually_exclusive_group(required=True)
     text.add_argument("--text", help="a text of your own")

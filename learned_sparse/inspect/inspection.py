@@ -22,11 +22,8 @@ from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.index.note import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
-from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint
+from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint, recorded_options
 from learned_sparse.search.searching import MaxP
-
-ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
-"""Keys of an encoder's description that are options of ``load_encoder`` too."""
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -79,21 +76,21 @@ class IndexInspector:
         from learned_sparse.lucene.searchers import searcher_of
 
         self._lock = threading.RLock()
-        self._query_side: QueryEncoder | None = None
-        self._document_side: Encoder | None = None
         self.note = IndexNote.load(self.index)
         self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
         """Manifest of the first shard; all shards are encoded alike."""
         self.searcher = searcher_of(self.index, self.note.scoring)
-        self._is_text = self.note.scoring == "bm25-text"
-        self.model = "BM25" if self._is_text else self.manifest.model if self.manifest else "unknown"
+        self.model = self.manifest.model if self.manifest else "unknown"
+        self._quantizer = self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
+        self._query_side: QueryEncoder | None = None
+        self._document_side: Encoder | None = None
+        if self.note.scoring == "bm25-text":
+            self.model, self._query_side, self._document_side = "BM25", QueryEncoder(AnalyzedText()), AnalyzedText()
 
     def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
         """Encoder of queries; ``settings`` change what documents do not depend on."""
-        if self._is_text and settings:
+        if self.note.scoring == "bm25-text" and settings:
             raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
-        if self._is_text:
-            return QueryEncoder(AnalyzedText())
         with self._lock:
             if self._query_side and not settings:
                 return self._query_side
@@ -107,7 +104,7 @@ class IndexInspector:
 
     def encoder(self, side: Side) -> Encoder:
         """The encoder of queries or of documents."""
-        if side == "query" or self._is_text:
+        if side == "query":
             return self.query_encoder().encoder
         with self._lock:
             self._document_side = self._document_side or self._load_document_encoder()
@@ -116,7 +113,7 @@ class IndexInspector:
     def text(self, text: str, side: Side, settings: Mapping[str, Any] | None = None) -> TextView:
         """Any text as the index's encoder of queries or of documents reads it; ``settings`` are those of queries."""
         if side == "document":
-            return _view(side, text, self.encoder(side), self._document_quantizer)
+            return _view(side, text, self.encoder(side), self._quantizer)
         encoder = self.query_encoder(settings)
         return _view(side, text, encoder.encoder, encoder.quantizer)
 
@@ -163,7 +160,7 @@ class IndexInspector:
             notes.append("an empty vector: no query matches it")
         try:
             text = self._encoded_text(id)
-            reading, now, more = _read(text, self.encoder("document"), self._document_quantizer)
+            reading, now, more = _read(text, self.encoder("document"), self._quantizer)
             notes += more
             if changed := {term for term, _ in (now or {}).items() ^ impacts.items()}:
                 notes.append(f"{len(changed)} of {len(impacts)} impacts of the index differ from the encoder's now")
@@ -202,17 +199,12 @@ class IndexInspector:
             f"document {id!r} is not in {source}; name the collection that was encoded with --collection, --data"
         )
 
-    @property
-    def _document_quantizer(self) -> Quantizer:
-        return self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
-
     def _load_document_encoder(self) -> Encoder:
         """The encoder that encoded the documents; raise if the checkpoint gives another one."""
         if self.manifest is None:
             raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")
         manifest, recorded = self.manifest, self.manifest.encoder
-        options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
-        options |= {"revision": manifest.options.get("revision"), "device": self.device}
+        options = {**recorded_options(recorded), "revision": manifest.options.get("revision"), "device": self.device}
         if "hybrid" in options:
             options["statistics"] = str(self.index)
         checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)

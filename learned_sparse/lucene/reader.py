@@ -33,16 +33,10 @@ class IndexContents:
 def read_contents(index: Path) -> IndexContents:
     """Count documents, ids, postings and impacts, after a check of all files (see ``check_integrity``)."""
     with contextlib.closing(open_reader(index)) as reader:
-        check_integrity(index, reader)
-        ids = postings = impacts = 0
-        leaves = reader.leaves()
-        for number in range(leaves.size()):
-            leaf = leaves.get(number).reader()
-            id_terms, terms = leaf.terms(_ID), leaf.terms(_CONTENTS)
-            ids += int(id_terms.size()) if id_terms else 0
-            postings += int(terms.getSumDocFreq()) if terms else 0
-            impacts += int(terms.getSumTotalTermFreq()) if terms else 0
-        return IndexContents(int(reader.numDocs()), ids, postings, impacts)
+        segments = check_integrity(index, reader)
+        ids = sum(int(terms.size()) for segment in segments if (terms := segment.terms(_ID)))
+        postings, impacts = reader.getSumDocFreq(_CONTENTS), reader.getSumTotalTermFreq(_CONTENTS)
+        return IndexContents(int(reader.numDocs()), ids, int(postings), int(impacts))
 
 
 def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
@@ -113,18 +107,23 @@ def open_reader(index: Path) -> Any:
     return cast("org.apache.lucene.index.IndexReader", reader)  # else pyjnius cannot choose between constructors
 
 
-def check_integrity(index: Path, reader: Any) -> None:
-    """Raise if a file of the index differs from its checksum. Reads all files, about a second for each gigabyte."""
+def check_integrity(index: Path, reader: Any) -> list[Any]:
+    """Lucene's readers of the segments; raise if a file of the index differs from its checksum.
+
+    Reads all files, which takes about a second for each gigabyte.
+    """
     from jnius import JavaException
 
     leaves = reader.leaves()
+    segments = [leaves.get(number).reader() for number in range(leaves.size())]
     try:
-        for number in range(leaves.size()):
-            leaves.get(number).reader().checkIntegrity()
+        for segment in segments:
+            segment.checkIntegrity()
     except JavaException as error:
         raise LearnedSparseError(
             f"{index}: damaged ({error.innermessage}); make the index again with learned_sparse.index --overwrite"
         ) from None
+    return segments
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -11,9 +11,8 @@ from typing import Any, Self
 
 from learned_sparse.core.errors import LearnedSparseError, refuse_text
 from learned_sparse.core.records import Query
-from learned_sparse.lucene.jvm import BM25_SIMILARITY, IMPACT_SIMILARITY, lucene_calls
+from learned_sparse.lucene.jvm import BM25_SIMILARITY, IMPACT_SIMILARITY, detach_thread, english_analyzer, lucene_calls
 from learned_sparse.lucene.reader import check_integrity, open_reader, read_postings
-from learned_sparse.lucene.writer import detach_thread, english_analyzer
 
 Hits = list[tuple[str, float]]
 """``(document id, score)``: highest score first, equal scores by ascending id."""
@@ -32,11 +31,10 @@ class ImpactSearcher:
     integers up to 2**24 exactly. Close a searcher, or use it in a ``with`` block. Several threads may search it.
     """
 
-    def __init__(self, index: str | Path) -> None:
-        self._open(Path(index), IMPACT_SIMILARITY)
-
-    def _open(self, index: Path, similarity: str, *parameters: float) -> None:
-        self._index, self._reader, self._calls = index, open_reader(index), lucene_calls()
+    def __init__(self, index: str | Path, *parameters: float, similarity: str = IMPACT_SIMILARITY) -> None:
+        """``similarity``: class of Lucene that scores, and the ``parameters`` of its constructor."""
+        self._index = Path(index)
+        self._reader, self._calls = open_reader(self._index), lucene_calls()
         self.documents = int(self._reader.numDocs())
         from jnius import JavaException, autoclass
 
@@ -109,7 +107,7 @@ class Bm25Searcher(ImpactSearcher):
     """
 
     def __init__(self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B) -> None:
-        self._open(Path(index), BM25_SIMILARITY, k1, b)
+        super().__init__(index, k1, b, similarity=BM25_SIMILARITY)
 
     def search(self, query: str | Impacts, k: int = 1000) -> Hits:
         """The ``k`` best documents that have a term of ``query``; none for a query without terms."""

@@ -1,10 +1,7 @@
-"""Pyserini's commands, and its registered topics and judgements."""
+"""Pyserini's searchers, registered topics and judgements, and trec_eval."""
 
 from __future__ import annotations
 
-import re
-import runpy
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,33 +16,6 @@ def allow_clauses(count: int) -> None:
     Our own searchers do this themselves; stock ones need it.
     """
     lucene_calls().allowClauses(count)
-
-
-def run_stock(module: str, arguments: Sequence[str]) -> int:
-    """Run ``python -m pyserini.<module> <arguments>`` in this process, on our JVM; returns its exit status.
-
-    A message given to ``sys.exit`` goes to standard error with status 1, as in Python itself.
-    """
-    start_jvm()
-    module = f"pyserini.{module.removeprefix('pyserini.')}"
-    before = sys.argv
-    sys.argv = [module, *arguments]
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as stop:
-        if stop.code is None or isinstance(stop.code, int):
-            return int(stop.code or 0)
-        print(stop.code, file=sys.stderr)
-        return 1
-    except ImportError as error:
-        if re.match(rf"No module named '?{module}\b|Error while finding module", str(error)):  # by runpy
-            raise LearnedSparseError(
-                f"Pyserini has no command {module}; for instance search.lucene or index.lucene"
-            ) from None
-        raise
-    finally:
-        sys.argv = before
-    return 0
 
 
 def make_encoders_known(encoder_for: Callable[[str], Any | None]) -> None:

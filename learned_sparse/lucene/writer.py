@@ -6,10 +6,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene.jvm import BM25_SIMILARITY, HEAP_VARIABLE, IMPACT_SIMILARITY, lucene_calls, start_jvm
+from learned_sparse.lucene.jvm import (
+    BM25_SIMILARITY,
+    HEAP_VARIABLE,
+    IMPACT_SIMILARITY,
+    english_analyzer,
+    lucene_calls,
+    start_jvm,
+)
 
 DELIMITER = "\x01"
 """Character between a term and its impact. No tokenizer makes terms with it, and Java holds it in one byte."""
@@ -95,17 +101,3 @@ def merge_indexes(indexes: Sequence[Path], index: Path, *, impact: bool, heap: s
     """Merge ``indexes`` into the folder ``index``, in one segment, as a ``LuceneWriter`` of all documents would."""
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
         writer.add_indexes(indexes)
-
-
-def detach_thread() -> None:
-    """Detach the current thread from the JVM; Java keeps the data of attached threads."""
-    import jnius
-
-    jnius.detach()
-
-
-def english_analyzer() -> Any:
-    """Anserini's default analyzer of text."""
-    from jnius import autoclass
-
-    return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()

@@ -96,11 +96,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> CommandParser:
     """The options of the command."""
-    parser = CommandParser(
-        prog="python -m learned_sparse.search",
-        description=__doc__,
-        epilog=EPILOG,
-    )
+    parser = CommandParser(prog="python -m learned_sparse.search", description=__doc__, epilog=EPILOG)
     where = parser.add_argument_group("index and encoder")
     target, kind = where.add_mutually_exclusive_group().add_argument, where.add_mutually_exclusive_group().add_argument
     target("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
@@ -119,10 +115,7 @@ def parser() -> CommandParser:
         "--alpha", type=float, metavar="X", help="of a model joined with BM25: share of the model, from 0 (BM25 alone) "
         "to 1 (default: the one recorded in the index)",
     )  # fmt: skip
-    add(
-        "--no-check", action="store_true",
-        help="do not compare the files of the index with their checksums, which takes about a second for each gigabyte",
-    )  # fmt: skip
+    add("--no-check", action="store_true", help="do not compare the index with its checksums (a second per gigabyte)")
     add("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     what = parser.add_argument_group("queries")
     source = what.add_mutually_exclusive_group().add_argument

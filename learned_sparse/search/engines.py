@@ -11,13 +11,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import SparseBatch
+from learned_sparse.export.inverted import write_pisa
+from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM, check_seismic_terms
+from learned_sparse.jsonvector.reader import load_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 
 Queries = Mapping[str, Mapping[str, int]]
@@ -27,20 +30,11 @@ ENCODING, ALGORITHM = "block_simdbp", "maxscore"
 Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
 PISA_QUERY = 2**22
 """Largest sum of the impacts of a query for PISA; with larger sums, scores are not exact in 32-bit floats either."""
-MAX_TERM = 100
-SEISMIC_TEXT = f"U{MAX_TERM}"
+SEISMIC_TEXT = f"U{SEISMIC_TERM}"
 """``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
 SEISMIC_SEARCH = {"query_cut": 20, "heap_factor": 0.7}
 """Terms of a query that Seismic searches, and its threshold for skipping blocks: higher cuts and lower factors are
 slower and find more."""
-
-
-class VectorSearcher(Protocol):
-    """A searcher of vectors in memory: ``ExactSearcher``, ``PisaSearcher`` or ``SeismicSearcher``."""
-
-    def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> Mapping[str, Sequence[Any]]:
-        """``{query id: [(document id, score), ...]}``, best first, ties by id."""
-        ...
 
 
 class PisaSearcher:
@@ -52,8 +46,6 @@ class PisaSearcher:
 
     def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
-        from learned_sparse.export.inverted import write_pisa
-
         # The module below PisaRetrieve, which builds a data frame for each call: about 10 ms, ten times the search.
         self._pisa = _installed("pyterrier_pisa._pisathon", "PISA", "pyterrier-pisa", "pisa")
         if not len(impacts.values):
@@ -106,8 +98,6 @@ class SeismicSearcher:
 
     def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
-        from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, check_seismic_terms
-
         seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
         if impacts.values.max(initial=0) > SEISMIC_LARGEST:
             raise LearnedSparseError(
@@ -129,7 +119,7 @@ class SeismicSearcher:
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """At most ``k`` documents with a positive score of each query."""
         # Seismic cuts longer terms, which no document has.
-        rows_of = [{t: weight for t, weight in q.items() if len(t) <= MAX_TERM} for q in queries.values()]
+        rows_of = [{t: weight for t, weight in q.items() if len(t) <= SEISMIC_TERM} for q in queries.values()]
         texts = [np.array(list(query), SEISMIC_TEXT) for query in rows_of]
         weights = [np.fromiter(query.values(), np.float32, len(query)) for query in rows_of]
         numbers = np.array([str(number) for number in range(len(queries))], SEISMIC_TEXT)
@@ -147,13 +137,15 @@ class SeismicSearcher:
         return {name: sorted(of_query, key=lambda hit: (-hit[1], hit[0])) for name, of_query in hits.items()}
 
 
+VectorSearcher = ExactSearcher | PisaSearcher | SeismicSearcher
+"""A searcher of vectors in memory."""
+
+
 def load_backend(backend: str, folders: Sequence[str | Path]) -> VectorSearcher:
     """The searcher of ``--backend``, other than lucene, over all ``folders``."""
-    from learned_sparse.jsonvector.reader import load_vectors
-
-    searchers: dict[str, Any] = {"exact": ExactSearcher, "pisa": PisaSearcher, "seismic": SeismicSearcher}
-    searcher: VectorSearcher = searchers[backend](*load_vectors(folders))
-    return searcher
+    searchers: dict[str, type[VectorSearcher]]
+    searchers = {"exact": ExactSearcher, "pisa": PisaSearcher, "seismic": SeismicSearcher}
+    return searchers[backend](*load_vectors(folders))
 
 
 @contextlib.contextmanager

@@ -71,15 +71,8 @@ class ExactSearcher:
     @classmethod
     def from_vectors(cls, vectors: Iterable[tuple[str, Mapping[str, int]]]) -> ExactSearcher:
         """From ``(id, {term: impact})`` pairs."""
-        ids: list[str] = []
-
-        def rows() -> Iterable[Mapping[str, int]]:
-            for name, vector in vectors:
-                ids.append(name)
-                yield vector
-
-        batch = SparseBatch.from_dicts(rows(), dtype=np.int32)
-        return cls(ids, batch)
+        pairs = list(vectors)
+        return cls([name for name, _ in pairs], SparseBatch.from_dicts((row for _, row in pairs), dtype=np.int32))
 
     def search(self, query: Mapping[str, int], k: int = 1000) -> list[tuple[str, int]]:
         """``(document id, score)`` of the ``k`` best documents with a positive score, ties by id ascending."""

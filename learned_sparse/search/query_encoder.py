@@ -93,7 +93,7 @@ class QueryEncoder:
         manifest = note.manifests[0]
         source = checkpoint or find_checkpoint(manifest, index)
         if isinstance(source, str | Path):
-            options = {"model": manifest.model, **_recorded_options(manifest, changes), **options}
+            options = {"model": manifest.model, **recorded_options(manifest.query_encoder or {}, changes), **options}
         if checkpoint is None and manifest.options.get("revision"):
             options = {"revision": manifest.options["revision"], **options}
         try:
@@ -167,13 +167,11 @@ def encoder_named(name: str) -> QueryEncoder | None:
     return None if checkpoint == name else QueryEncoder(checkpoint)
 
 
-def _recorded_options(manifest: Manifest, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of ``load_encoder`` that give the query side recorded in ``manifest``, with ``changes`` of settings."""
-    recorded = manifest.query_encoder or {}
-    keys = ("max_length", "dtype", "top_k", "hybrid")
-    options = {key: recorded[key] for key in keys if recorded.get(key) is not None}
-    settings = {**recorded.get("settings", {}), **changes}
-    return {**options, "settings": settings} if settings else options
+def recorded_options(recorded: Mapping[str, Any], changes: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Options of ``load_encoder`` that give the ``recorded`` side of a model, with ``changes`` of settings."""
+    settings = {**recorded.get("settings", {}), **changes} or None
+    options = {key: recorded.get(key) for key in ("max_length", "dtype", "top_k", "hybrid")} | {"settings": settings}
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapping[str, Any]) -> None:

@@ -56,11 +56,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = CommandParser(
-        prog="python -m learned_sparse.serve",
-        description=__doc__,
-        epilog=EPILOG,
-    )
+    parser = CommandParser(prog="python -m learned_sparse.serve", description=__doc__, epilog=EPILOG)
     what = parser.add_argument_group("what to show")
     named = what.add_mutually_exclusive_group()
     named.add_argument(

@@ -108,8 +108,8 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         judged = content.judged
         return {
             "systems": [
-                {"name": name, "model": of.model, "scoring": of.scoring, "documents": of.searcher.documents}
-                for name, of in content.systems.items()
+                {"name": name, "model": of.model, "scoring": of.note.scoring, "documents": of.searcher.documents}
+                for name, of in ((system.name, system.inspector) for system in content.systems.values())
             ],
             "notes": content.notes,
             "collection": judged.collection if judged else None,
@@ -139,7 +139,42 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         ``text`` (``cut`` if the text goes on), the ``grade`` of the judged query, and its ``ranks`` in the other
         systems, null if not among the first 100. ``relevant`` are the relevant documents of the judged query.
         """
-        return _search(content, request)
+        systems = [content.system(name) for name in dict.fromkeys(request.systems)]
+        id, judged = request.query_id or "", None if request.query_id is None else content.queries()
+        grades = judged.grades(id) if judged else {}
+        depth = 1 + max(request.hits, RANK_DEPTH)
+        results = {system.name: system.search({"": request.query}, depth) for system in systems}
+        hits = {
+            name: [hit for hit in found[""] if not (judged and judged.remove_query and hit[0] == id)]
+            for name, (found, _, _) in results.items()
+        }
+        ranks = {
+            name: {document: rank for rank, (document, _) in enumerate(of[:RANK_DEPTH], start=1)}
+            for name, of in hits.items()
+        }
+
+        def ranks_of(document: str, without: str = "") -> dict[str, int | None]:
+            return {name: of.get(document) for name, of in ranks.items() if name != without}
+
+        def hit(system: str, rank: int, document: str, score: float) -> dict[str, Any]:
+            text = stored.text if (stored := content.text_of(document)) else None
+            return {
+                "rank": rank, "id": document, "score": score, "grade": grades.get(document),
+                "text": text and text[:SNIPPET], "cut": len(text or "") > SNIPPET, "ranks": ranks_of(document, system),
+            }  # fmt: skip
+
+        rankings = [
+            {
+                "system": name, "encode_ms": encode_ms, "search_ms": search_ms,
+                "hits": [hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
+            }
+            for name, (_, encode_ms, search_ms) in results.items()
+        ]  # fmt: skip
+        relevant = [
+            {"id": document, "grade": grade, "ranks": ranks_of(document)}
+            for document, grade in (judged.relevant(id) if judged else [])
+        ]
+        return {"rankings": rankings, "relevant": relevant}
 
     @app.post("/encode")
     def encode(request: EncodeRequest) -> TextView:
@@ -164,44 +199,6 @@ def _measure(content: Content, request: MeasureRequest) -> dict[str, Any]:
     ids = list(judged.queries) if request.query_id is None else [request.query_id]
     systems = [{"system": name, "values": judged.measure(content.system(name), ids)} for name in request.systems]
     return {"queries": len(ids), "systems": systems}
-
-
-def _search(content: Content, request: SearchRequest) -> dict[str, Any]:
-    systems = [content.system(name) for name in dict.fromkeys(request.systems)]
-    id, judged = request.query_id or "", None if request.query_id is None else content.queries()
-    grades = judged.grades(id) if judged else {}
-    results = {system.name: system.search({"": request.query}, 1 + max(request.hits, RANK_DEPTH)) for system in systems}
-    hits = {
-        name: [hit for hit in found[""] if not (judged and judged.remove_query and hit[0] == id)]
-        for name, (found, _, _) in results.items()
-    }
-    ranks = {
-        name: {document: rank for rank, (document, _) in enumerate(of[:RANK_DEPTH], start=1)}
-        for name, of in hits.items()
-    }
-
-    def ranks_of(document: str, without: str = "") -> dict[str, int | None]:
-        return {name: of.get(document) for name, of in ranks.items() if name != without}
-
-    def hit(system: str, rank: int, document: str, score: float) -> dict[str, Any]:
-        text = stored.text if (stored := content.text_of(document)) else None
-        return {
-            "rank": rank, "id": document, "score": score, "grade": grades.get(document),
-            "text": text and text[:SNIPPET], "cut": len(text or "") > SNIPPET, "ranks": ranks_of(document, system),
-        }  # fmt: skip
-
-    rankings = [
-        {
-            "system": name, "encode_ms": encode_ms, "search_ms": search_ms,
-            "hits": [hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
-        }
-        for name, (_, encode_ms, search_ms) in results.items()
-    ]  # fmt: skip
-    relevant = [
-        {"id": document, "grade": grade, "ranks": ranks_of(document)}
-        for document, grade in (judged.relevant(id) if judged else [])
-    ]
-    return {"rankings": rankings, "relevant": relevant}
 
 
 def _add_errors(app: FastAPI, content: Content) -> None:

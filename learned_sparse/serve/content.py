@@ -40,13 +40,10 @@ class UnknownNameError(LearnedSparseError):
 class System:
     """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
 
-    def __init__(self, name: str, index: Path, inspector: IndexInspector) -> None:
-        self.name, self.index = name, index
-        self.model, self.scoring = inspector.model, inspector.note.scoring
-        self.searcher = inspector.searcher
-        self.encoder = inspector.encoder
-        """The encoder of one side of the model."""
-        self._identity, self._inspector, self._maxp = _identity(index), inspector, MaxP.from_note(inspector.note)
+    def __init__(self, name: str, inspector: IndexInspector) -> None:
+        self.name, self.index, self.inspector = name, inspector.index, inspector
+        self.scoring = inspector.note.scoring
+        self._identity, self._maxp = _identity(self.index), MaxP.from_note(inspector.note)
         inspector.query_encoder()
 
     def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> tuple[Any, float | None, float]:
@@ -58,23 +55,23 @@ class System:
         with _java_thread():
             started = time.perf_counter()
             if self.scoring != "bm25-text":
-                encoded = self._inspector.query_encoder().encode_batch(list(queries.values()))
+                encoded = self.inspector.query_encoder().encode_batch(list(queries.values()))
                 rows = dict(zip(queries, encoded, strict=True))
                 encode_ms = 1000 * (time.perf_counter() - started)
             started = time.perf_counter()
-            search: Any = self.searcher.search_batch
+            search: Any = self.inspector.searcher.search_batch
             hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
         return hits, encode_ms, 1000 * (time.perf_counter() - started)
 
     def text(self, text: str, side: Side) -> TextView:
         """Terms and weights of any text."""
         with _java_thread():
-            return self._inspector.text(text, side)
+            return self.inspector.text(text, side)
 
     def explain(self, query: str, document: str) -> Inspection:
         """The score of a document for a query, term by term."""
         with _java_thread():
-            inspection = self._inspector.pair(query, document)
+            inspection = self.inspector.pair(query, document)
         return replace(inspection, index=self.name)  # the folder is not for everybody
 
     def check_unchanged(self) -> None:
@@ -89,7 +86,7 @@ def open_systems(
     """Systems by name. ``documents`` looks up texts by id. Indexes of one checkpoint share its encoder."""
     load = Encoders().load
     return {
-        name: System(name, index, IndexInspector(index, documents=documents, load=load, device=device))
+        name: System(name, IndexInspector(index, documents=documents, load=load, device=device))
         for name, index in indexes.items()
     }
 
@@ -185,7 +182,7 @@ class Content:
 
     def encoders(self) -> dict[str, Load]:
         """The encoders of all systems and checkpoints; plain text has none."""
-        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
+        systems = {name: of.inspector.encoder for name, of in self.systems.items() if of.scoring != "bm25-text"}
         return {**systems, **self.checkpoints}
 
     def system(self, name: str) -> System:
@@ -205,7 +202,7 @@ class Content:
 @contextmanager
 def _java_thread() -> Iterator[None]:
     """Detach the thread from the JVM afterwards: the threads of a server come and go, and Java keeps attached ones."""
-    from learned_sparse.lucene.writer import detach_thread
+    from learned_sparse.lucene.jvm import detach_thread
 
     try:
         yield

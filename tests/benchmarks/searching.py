@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from learned_sparse.index.build import build_index
-from learned_sparse.index.vectors import plain_files
+from learned_sparse.index.build import build_index, plain_files
 from learned_sparse.lucene.searchers import ImpactSearcher
 from tests.benchmarks import harness
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher

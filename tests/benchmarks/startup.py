@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.records import Document
-from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.index.vectors import plain_files
+from learned_sparse.index.build import build_bm25_index, build_index, plain_files
 from tests.benchmarks import harness
 from tests.benchmarks.searching import write_vectors
 

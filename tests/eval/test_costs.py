@@ -29,9 +29,8 @@ from eval.reproduce.claims import COSTS
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
 from learned_sparse.index.note import IndexNote
-from learned_sparse.index.vectors import encoded_files
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import english_tokens
 from tests.learned_sparse.encoded_folder import Vectors, write_folder

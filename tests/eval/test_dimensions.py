@@ -33,8 +33,7 @@ from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_index
-from learned_sparse.index.vectors import encoded_files
+from learned_sparse.index.build import build_index, encoded_files
 from learned_sparse.jsonvector.queries import topic_text
 from learned_sparse.jsonvector.reader import frequent_terms
 from tests.learned_sparse.encoded_folder import dot_products, write_folder

@@ -29,7 +29,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.lucene.searchers import search_impacts
-from learned_sparse.lucene.stock import run_stock
+from learned_sparse.pyserini import run as run_stock
 from learned_sparse.search import __main__ as search
 from learned_sparse.search.query_encoder import QueryEncoder
 from learned_sparse.serve.api import create_app

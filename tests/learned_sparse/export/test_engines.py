@@ -16,14 +16,17 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.export import documents
 from learned_sparse.export.exporting import export_vectors
-from tests.learned_sparse.encoded_folder import dot_products
-from tests.learned_sparse.export.collection import QUERIES, VECTORS, lines
+from tests.learned_sparse.encoded_folder import Vectors, dot_products
+from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
 
 
 def exported(name: str, folder: Path, encoded: tuple[Path, Path]) -> tuple[list[Path], dict[str, Any]]:
     """Files of documents, and the bodies of the queries by query id."""
-    export_vectors(name, folder, vectors=[encoded[0]], queries=encoded[1], max_bytes=9_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "MAX_BYTES", 9_000)
+        export_vectors(name, folder, vectors=[encoded[0]], queries=encoded[1])
     bodies = {"opensearch": "queries-rank-feature.jsonl", "pgvector": "vocabulary.txt"}.get(name, "queries.jsonl")
     queries = [] if name == "pgvector" else map(json.loads, lines(folder / bodies))
     return sorted(folder.glob("*-0*")), {query["id"]: query["body"] for query in queries}
@@ -115,3 +118,13 @@ def test_postgresql(encoded: tuple[Path, Path], tmp_path: Path) -> None:
     rows = [[line.rpartition("|") for line in block.split()] for block in printed.split("query\n")[1:]]
     hits = [[(name, float(score)) for name, _, score in of_query] for of_query in rows]
     check(dict(zip(QUERIES, hits, strict=True)))
+
+
+def test_the_loader_of_lsr_benchmark(encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    irds: Any = pytest.importorskip("lsr_benchmark.irds", reason="lsr-benchmark is not installed")
+    export_vectors("lsr-benchmark", tmp_path / "l", vectors=[encoded[0]], queries=encoded[1])
+    terms = lines(tmp_path / "l/vocabulary.txt")
+    sides: dict[str, Vectors] = {"doc": VECTORS, "query": KNOWN}
+    for side, vectors in sides.items():
+        rows = irds.embeddings("local", str(tmp_path / "l"), side)  # id, term numbers as text, impacts
+        assert {name: {terms[int(t)]: int(i) for t, i in zip(*row, strict=True)} for name, *row in rows} == vectors

@@ -11,6 +11,7 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main as encode
+from learned_sparse.export import documents
 from learned_sparse.export.__main__ import main as export_main
 from learned_sparse.export.exporting import export_vectors
 from learned_sparse.lucene.jvm import start_jvm
@@ -82,8 +83,11 @@ def bodies(path: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.jvm
-def test_opensearch_scores_are_exact(encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    record = export_vectors("opensearch", tmp_path / "o", vectors=[encoded[0]], queries=encoded[1], max_bytes=9_000)
+def test_opensearch_scores_are_exact(
+    encoded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_BYTES", 9_000)
+    record = export_vectors("opensearch", tmp_path / "o", vectors=[encoded[0]], queries=encoded[1])
     features = Features(bulk_documents(tmp_path / "o"))
     assert [document["id"] for document in features.documents] == list(VECTORS)
     sizes = [file.stat().st_size for file in (tmp_path / "o").glob("bulk-*.ndjson")]
@@ -136,8 +140,7 @@ def test_fields_of_the_encoded_files_are_stored(tmp_path: Path) -> None:
     encode([*options, "--on-bad-line", "skip"])
     export = ["--format", "opensearch", "--vectors", str(tmp_path / "v"), "--output", str(tmp_path / "o")]
     assert export_main([*export, "--fields", "title", "text"]) == 0
-    documents = [dict(document, impacts=None) for document in bulk_documents(tmp_path / "o")]
-    assert documents == [
+    assert [dict(document, impacts=None) for document in bulk_documents(tmp_path / "o")] == [
         {"id": "1", "title": "Hives", "text": "An itch.", "impacts": None},
         {"id": "2", "text": "Drag of a wing.", "impacts": None},
     ]

@@ -1,18 +1,109 @@
-"""Rows of the export read back: Seismic by its library, Parquet by pyarrow, Qdrant and pgvector by their formats."""
+"""Rows of the export read back: Seismic by its library, Parquet by pyarrow, the others by their formats."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
+from learned_sparse.export import documents
 from learned_sparse.export.exporting import export_vectors
-from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
 from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
+
+Rows = Iterable[tuple[str, Any, Any]]
+"""Id, term numbers and impacts."""
+
+
+def parquet_rows(folder: Path) -> Sequence[Rows]:
+    parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (the extra parquet)")
+    tables = [parquet.read_table(folder / f"{name}.parquet").to_pylist() for name in ("documents", "queries")]
+    return [[(row["id"], row["terms"], row["impacts"]) for row in table] for table in tables]
+
+
+def array_rows(folder: Path) -> Sequence[Rows]:
+    sides = []
+    for side in ("doc", "query"):
+        arrays = np.load(folder / side / f"{side}-embeddings.npz", allow_pickle=False)
+        matrix = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]))
+        rows = [matrix[[number]].tocoo() for number in range(matrix.shape[0])]
+        ids = lines(folder / side / f"{side}-ids.txt")
+        sides.append([(name, row.col, row.data) for name, row in zip(ids, rows, strict=True)])
+    return sides
+
+
+def qdrant_rows(folder: Path) -> Sequence[Rows]:
+    collection = json.loads((folder / "collection.json").read_bytes())
+    assert collection == {"vectors": {}, "sparse_vectors": {"impacts": {}}}
+    points = [point for file in parts(folder, "points-*.json") for point in json.loads(file.read_bytes())["points"]]
+    assert [point["id"] for point in points] == list(range(200))
+    empty: dict[str, list[int]] = {"indices": [], "values": []}
+    vectors = [(point["payload"]["id"], point["vector"].get("impacts", empty)) for point in points]
+    bodies = [(line["id"], line["body"]) for line in map(json.loads, lines(folder / "queries.jsonl"))]
+    assert {(body["using"], body["limit"]) for _, body in bodies} == {("impacts", 1000)}
+    sides = (vectors, [(name, body["query"]) for name, body in bodies])
+    return [[(name, vector["indices"], vector["values"]) for name, vector in side] for side in sides]
+
+
+def pgvector_rows(folder: Path) -> Sequence[Rows]:
+    """Indices of a sparsevec begin at 1."""
+    size = len(lines(folder / "vocabulary.txt"))
+    assert f"impacts sparsevec({size})" in (folder / "schema.sql").read_text("utf-8")
+    rows = [line.split("\t") for file in parts(folder, "documents-*.tsv") for line in lines(file)]
+    queries = re.findall(r"EXECUTE search \('(.*)'\); -- (.*)\n", (folder / "queries.sql").read_text("utf-8"))
+    sides = [(name.replace("\\\\", "\\"), text) for name, text in rows], [(name, text) for text, name in queries]
+
+    def parse(name: str, text: str) -> tuple[str, list[int], list[int]]:
+        match = re.fullmatch(rf"\{{([0-9:,]*)\}}/{size}", text)
+        assert match is not None
+        entries = [entry.split(":") for entry in match[1].split(",") if entry]
+        return name, [int(number) - 1 for number, _ in entries], [int(impact) for _, impact in entries]
+
+    return [[parse(*pair) for pair in side] for side in sides]
+
+
+def parts(folder: Path, pattern: str) -> list[Path]:
+    """Files of a request each."""
+    files = sorted(folder.glob(pattern))
+    assert len(files) > 2
+    assert max(file.stat().st_size for file in files) <= documents.MAX_BYTES
+    return files
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("parquet", parquet_rows), ("qdrant", qdrant_rows), ("pgvector", pgvector_rows), ("lsr-benchmark", array_rows),
+    ],
+)  # fmt: skip
+def test_rows_by_format(
+    name: str,
+    rows: Callable[[Path], Sequence[Rows]],
+    encoded: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "MAX_BYTES", 5_000)
+    record = export_vectors(name, tmp_path / "out", vectors=[encoded[0]], queries=encoded[1])
+    terms = lines(tmp_path / "out/vocabulary.txt")
+    sides: tuple[Vectors, Vectors] = (VECTORS, KNOWN)
+    for read, vectors in zip(rows(tmp_path / "out"), sides, strict=True):
+        read = list(read)
+        assert all(list(numbers) == sorted(numbers) for _, numbers, _ in read)
+        assert {id: dict(zip((terms[n] for n in numbers), i, strict=True)) for id, numbers, i in read} == vectors
+    assert record["query_terms"] == sum(map(len, KNOWN.values()))
+
+
+def test_queries_alone_by_the_terms_of_their_documents(encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    export_vectors("qdrant", tmp_path / "all", vectors=[encoded[0]], queries=encoded[1])
+    export_vectors("qdrant", tmp_path / "more", queries=encoded[1], vocabulary=tmp_path / "all/vocabulary.txt")
+    assert (tmp_path / "more/queries.jsonl").read_bytes() == (tmp_path / "all/queries.jsonl").read_bytes()
 
 
 def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> None:
@@ -35,69 +126,6 @@ def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> N
         total += len(best)
     assert total > 100
     assert found / total > 0.9  # approximate: measured 0.985
-
-
-def test_parquet_by_pyarrow(encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (the extra parquet)")
-    record = export_vectors("parquet", tmp_path / "p", vectors=[encoded[0]], queries=encoded[1])
-    assert record["query_terms_of_no_document"] == 1
-    terms = lines(tmp_path / "p/vocabulary.txt")
-    for file, vectors in (("documents", VECTORS), ("queries", KNOWN)):
-        rows = parquet.read_table(tmp_path / f"p/{file}.parquet").to_pylist()
-        assert all(row["terms"] == sorted(row["terms"]) for row in rows)
-        read = {row["id"]: dict(zip((terms[n] for n in row["terms"]), row["impacts"], strict=True)) for row in rows}
-        assert read == vectors
-    more = export_vectors("parquet", tmp_path / "q", queries=encoded[1], vocabulary=tmp_path / "p/vocabulary.txt")
-    assert (tmp_path / "q/queries.parquet").read_bytes() == (tmp_path / "p/queries.parquet").read_bytes()
-    assert more["query_terms"] == record["query_terms"] == sum(map(len, KNOWN.values()))
-
-
-def test_qdrant_by_format(encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    export_vectors("qdrant", tmp_path / "q", vectors=[encoded[0]], queries=encoded[1], max_bytes=10_000)
-    assert json.loads((tmp_path / "q/collection.json").read_bytes()) == {
-        "vectors": {},
-        "sparse_vectors": {"impacts": {}},
-    }
-    files = sorted((tmp_path / "q").glob("points-*.json"))
-    assert len(files) > 2
-    assert max(file.stat().st_size for file in files) <= 10_000
-    terms = lines(tmp_path / "q/vocabulary.txt")
-    points = [point for file in files for point in json.loads(file.read_bytes())["points"]]
-    assert [point["id"] for point in points] == list(range(200))
-
-    def vector_of(sparse: dict[str, Any]) -> dict[str, int]:
-        return dict(zip((terms[n] for n in sparse["indices"]), sparse["values"], strict=True))
-
-    read = {
-        point["payload"]["id"]: vector_of(point["vector"].get("impacts", {"indices": [], "values": []}))
-        for point in points
-    }
-    assert read == VECTORS
-    queries = {line["id"]: line["body"] for line in map(json.loads, lines(tmp_path / "q/queries.jsonl"))}
-    assert {name: vector_of(body["query"]) for name, body in queries.items()} == KNOWN
-    assert {(body["using"], body["limit"]) for body in queries.values()} == {("impacts", 1000)}
-
-
-def parse_sparsevec(text: str, terms: list[str]) -> dict[str, int]:
-    """The text form of pgvector, whose indices begin at 1."""
-    match = re.fullmatch(r"\{([0-9:,]*)\}/(\d+)", text)
-    assert match is not None
-    assert int(match[2]) == len(terms)
-    entries = [entry.split(":") for entry in match[1].split(",") if entry]
-    return {terms[int(number) - 1]: int(impact) for number, impact in entries}
-
-
-def test_pgvector_by_format(encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    export_vectors("pgvector", tmp_path / "p", vectors=[encoded[0]], queries=encoded[1], max_bytes=5_000)
-    terms = lines(tmp_path / "p/vocabulary.txt")
-    assert f"impacts sparsevec({len(terms)})" in (tmp_path / "p/schema.sql").read_text("utf-8")
-    files = sorted((tmp_path / "p").glob("documents-*.tsv"))
-    assert len(files) > 2
-    rows = [line.split("\t") for file in files for line in lines(file)]
-    assert {name.replace("\\\\", "\\"): parse_sparsevec(text, terms) for name, text in rows} == VECTORS
-    queries = re.findall(r"EXECUTE search \('(.*)'\); -- (.*)\n", (tmp_path / "p/queries.sql").read_text("utf-8"))
-    assert {name: parse_sparsevec(text, terms) for text, name in queries} == KNOWN
-    assert (tmp_path / "p/index.sql").is_file()
 
 
 @pytest.mark.parametrize(("count", "indexed"), [(1000, True), (1001, False)])

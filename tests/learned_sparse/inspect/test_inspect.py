@@ -11,9 +11,8 @@ import pytest
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import build_bm25_index, build_index, encoded_files, plain_files
 from learned_sparse.index.note import IndexNote
-from learned_sparse.index.vectors import encoded_files, plain_files
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.inspect.inspection import IndexInspector, encoded_documents
 from learned_sparse.jsonvector.manifest import Counts

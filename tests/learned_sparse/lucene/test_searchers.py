@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
-from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.lucene.jvm import start_jvm
+from learned_sparse.index.build import build_bm25_index, build_index, delimited
+from learned_sparse.lucene.reader import open_reader
 from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, search_bm25, search_impacts
+from learned_sparse.lucene.writer import LuceneWriter
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
@@ -38,42 +40,21 @@ QUERIES: dict[str, dict[str, int]] = {
 }
 
 
-def write_index(folder: Path, vectors: Mapping[str, Mapping[str, int]], segment_size: int, *, ids: bool = True) -> None:
-    """Write an index with Lucene's own writer and Anserini's fields, in segments of ``segment_size`` documents."""
-    start_jvm()
-    from jnius import autoclass
-
-    package = "org.apache.lucene.document."
-    directory = autoclass("org.apache.lucene.store.FSDirectory").open(autoclass("java.nio.file.Paths").get(str(folder)))
-    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(
-        autoclass("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
-    )
-    config.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
-    config.setMergePolicy(autoclass("org.apache.lucene.index.NoMergePolicy").INSTANCE)
-    writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, config)
-    yes, no = (getattr(autoclass(f"{package}Field$Store"), name) for name in ("YES", "NO"))
-    for number, (name, vector) in enumerate(vectors.items(), start=1):
-        document = autoclass(f"{package}Document")()
-        if ids:
-            document.add(autoclass(f"{package}StringField")("id", name, yes))
-            key = autoclass("org.apache.lucene.util.BytesRef")(bytearray(name.encode()))
-            document.add(autoclass(f"{package}BinaryDocValuesField")("id", key))
-        text = " ".join(" ".join([term] * impact) for term, impact in vector.items())
-        document.add(autoclass(f"{package}TextField")("contents", text, no))
-        writer.addDocument(document)
-        if number % segment_size == 0:
-            writer.commit()
-    writer.close()
-
-
-@pytest.fixture(scope="module", params=["written directly", "many segments"])
+@pytest.fixture(scope="module", params=["one segment", "many segments"])
 def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("impacts")
-    if request.param == "many segments":
-        write_index(folder, VECTORS, 77)
-        return folder
-    build_index(write_folder(folder / "vectors", VECTORS), folder / "index")
-    return folder / "index"
+    if request.param == "one segment":
+        build_index(write_folder(folder / "vectors", VECTORS), folder / "index")
+        return folder / "index"
+    writer, names = LuceneWriter(folder, impact=True), list(VECTORS)
+    for start in range(0, len(names), 77):
+        chunk = names[start : start + 77]
+        writer.add(chunk, [delimited(VECTORS[name]) for name in chunk])
+        writer._writer.commit()
+    writer._writer.close()
+    with contextlib.closing(open_reader(folder)) as reader:
+        assert reader.leaves().size() == 8
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +96,13 @@ def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
 @pytest.mark.jvm
 def test_scores_are_exact_up_to_two_to_the_24(tmp_path: Path) -> None:
     """Stock Pyserini repeats each query term ``weight`` times, which takes too long for such weights."""
-    write_index(tmp_path, {"a": {"x": 1, "y": 1}, "b": {"x": 1}, "c": {"y": 1}}, 10)
+    index = tmp_path / "index"
+    build_index(write_folder(tmp_path / "in", {"a": {"x": 1, "y": 1}, "b": {"x": 1}, "c": {"y": 1}}), index)
     for weights in ([2**24 - 1, 1], [2**23, 2**23 - 1]):
         query = dict(zip(("x", "y"), weights, strict=True))
         expected = sorted([("a", sum(weights)), ("b", weights[0]), ("c", weights[1])], key=lambda h: (-h[1], h[0]))
-        assert search_impacts(tmp_path, {"q": query})["q"] == expected
-    rounded = search_impacts(tmp_path, {"q": {"x": 2**24 + 1, "y": 2**31 - 1}})["q"]
+        assert search_impacts(index, {"q": query})["q"] == expected
+    rounded = search_impacts(index, {"q": {"x": 2**24 + 1, "y": 2**31 - 1}})["q"]
     assert rounded == [("a", float(2**31 + 2**24)), ("c", float(2**31)), ("b", float(2**24))]
 
 
@@ -141,9 +123,6 @@ def test_errors(index: Path, tmp_path: Path) -> None:
             searcher.search_batch({"valid": {"t1": 1}, "invalid": {"t1": -2}}, threads=2)
     with pytest.raises(LearnedSparseError, match="Lucene cannot search it"):
         searcher.search({"t1": 1})  # closed
-    write_index(tmp_path, {"a": {"x": 1}}, 10, ids=False)
-    with ImpactSearcher(tmp_path) as searcher, pytest.raises(LearnedSparseError, match="Lucene cannot search it"):
-        searcher.search({"x": 1})
 
 
 @pytest.mark.jvm

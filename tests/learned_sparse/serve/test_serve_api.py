@@ -191,7 +191,7 @@ def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
             for side in ("document", "query"):
                 ask(client, "/encode", text="a word", system=system, side=side)
         assert sorted(LOADED) == ["document", "query"]
-        assert list(content.systems["bm25"].encoder("query").terms) == []
+        assert list(content.systems["bm25"].inspector.encoder("query").terms) == []
         shutil.copytree(content.systems["words"].index, tmp_path / "other")
         shutil.rmtree(content.systems["words"].index)
         (tmp_path / "other").rename(content.systems["words"].index)

@@ -17,9 +17,8 @@ from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
 from learned_sparse.index.note import IndexNote
-from learned_sparse.index.vectors import encoded_files
 from learned_sparse.serve import __main__ as serve
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.toy_data import save_collection
