@@ -260,7 +260,7 @@ class TiledScores:
         return self.first_rows[text] + torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
 
     def _of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
-        """The scores ``(n, tokens)`` of each ``text`` ``(n,)`` in ``column``, after ``_maxima``; -inf after its last."""
+        """The scores ``(n, tokens)`` of each ``text`` in ``column``, both ``(n,)``, after ``_maxima``."""
         length = self.lengths[text, None]
         token = torch.arange(self._longest, device=scores.device)
         text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
