@@ -201,9 +201,9 @@ def longest_input(model: Any) -> int | None:
     return positions - padding_ids[0] - 1 if positions and padding_ids else positions
 
 
-def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor], problem: str = "") -> Tensor:
     """Results of ``forward(input_ids, attention_mask)`` of ``model`` for a text of three tokens and one of four, each
-    with two paddings. Raises if it does not work, or if its results depend on the padding.
+    with two paddings. Raises if it does not work (``problem`` may say why), or if its results depend on the padding.
     """
     padding, last = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight) - 1
     input_ids = torch.arange(6).add(last // 2).clamp(max=last).repeat(4, 1)
@@ -216,7 +216,8 @@ def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         with torch.inference_mode():
             result = forward(input_ids.to(model.device), mask.to(model.device)).cpu()
     except Exception as error:  # of any kind: this is the code of a model that this package may not know
-        raise unsupported(model, f"it cannot read token ids and a mask alone ({type(error).__name__})") from error
+        problem = problem or f"it cannot read token ids and a mask alone ({type(error).__name__})"
+        raise unsupported(model, problem) from error
     finally:
         model.train(training)
     if result.shape[:2] != mask.shape:

@@ -130,7 +130,7 @@ class LanguageModel(Tower):
         """Whether the output bias is one that transformers does not read, because its class has none."""
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
-        decoded = probe(model, lambda *inputs: decoder(self._states(*inputs)))
+        decoded = probe(model, lambda *inputs: decoder(self._states(*inputs)), problem)
         rounding = 1e-6 * float(logits.nan_to_num().abs().max())
         if not torch.allclose(decoded, logits, rtol=0, atol=rounding, equal_nan=True):
             raise unsupported(model, problem)
