@@ -46,8 +46,10 @@ class Tower(nn.Module):
     Every tower has ``vocabulary_size`` and ``save``.
     """
 
-    model: Any
-    """A Hugging Face network; None for a tower without one."""
+    def __init__(self, model: Any = None) -> None:
+        """``model``: a Hugging Face network, if the tower has one."""
+        super().__init__()
+        self.model = model
 
     @property
     def vocabulary_size(self) -> int:
@@ -117,12 +119,12 @@ class LanguageModel(Tower):
 
         Raises unless the logits of ``model`` are what the decoder gives.
         """
-        super().__init__()
+        super().__init__(model)
         decoder: Any = model.get_output_embeddings()
         problem = "its output embedding is not a linear layer with one output per token of the vocabulary"
         if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
             raise unsupported(model, problem)
-        self.model, self.decoder = model, decoder
+        self.decoder: nn.Linear = decoder
         logits = probe(model, self._states)
         self.screen = Screen() if decoder.out_features >= MIN_TERMS else None
         """Finds the terms that can have weight; None for a small vocabulary."""
@@ -269,10 +271,10 @@ class HiddenStates(Tower):
 
         Raises for a model that does not give one state for each token.
         """
-        super().__init__()
+        super().__init__(model)
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
-        self.model, self.head, self.layers = model, head, tuple(layers)
+        self.head, self.layers = head, tuple(layers)
         probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
 
     @property
@@ -385,7 +387,6 @@ class TermTable(Tower):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.model = None
         self.weights = nn.Parameter(torch.ones(size))
 
     @property
