@@ -45,12 +45,12 @@ UNICOIL_HEAD = "tok_proj."
 _DEEP_IMPACT_HEAD = "impact_score_encoder."
 MODULES = "modules.json"
 """File of sentence-transformers that lists the modules of a model."""
-_ROUTER = "router_config.json"
+ROUTER = "router_config.json"
 _TASK = "fill-mask"
 _POSITIONS = 512
 _UNLIMITED = 100_000
 """Transformers writes 10^30 for a tokenizer without a limit."""
-_SATURATION = {"relu": "log", "log1p_relu": "log-log"}
+SATURATION = {"relu": "log", "log1p_relu": "log-log"}
 """``activation_function`` of SpladePooling: log(1 + ReLU(x)), or log(1 + log(1 + ReLU(x)))."""
 _UNRECORDED = (
     "pooling", "saturation", "expansion", "query", "query_weighting", "bow_special_tokens", "block_special_terms",
@@ -245,8 +245,8 @@ def _foreign(settings: dict[str, Any], size: int, lengths: dict[str, int], **oth
 def _of_other_tool(folder: Path) -> CheckpointNotes:
     if (folder / MODULES).exists():
         return _sentence_transformers(folder)
-    if (folder / _ROUTER).exists():
-        _refuse(folder / _ROUTER, f"a Router without {MODULES}")
+    if (folder / ROUTER).exists():
+        _refuse(folder / ROUTER, f"a Router without {MODULES}")
     size, positions, stated = _masked_lm(folder)
     if (folder / IDF).exists():
         # the code in the model cards of opensearch-project/opensearch-neural-sparse-encoding-doc-*
@@ -285,7 +285,7 @@ def _sentence_transformers(folder: Path) -> CheckpointNotes:
         ["Transformer", "SpladePooling"],
     ):
         _refuse(path, f"its modules are {', '.join(names) or 'not listed'}, not a masked-LM and SpladePooling")
-    for name in (IDF, _ROUTER):
+    for name in (IDF, ROUTER):
         if (folder / name).exists():
             _refuse(folder / name, f"queries have an encoder of their own, which {MODULES} does not name")
     below = rows[1].get("path")
@@ -305,7 +305,7 @@ def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _router(folder: Path) -> CheckpointNotes:
     """A module list for each side: the same masked-LM, another one, or static weights of queries."""
-    path = next((path for name in (_ROUTER, "config.json") if (path := folder / name).exists()), folder / _ROUTER)
+    path = next((path for name in (ROUTER, "config.json") if (path := folder / name).exists()), folder / ROUTER)
     content = _mapping(path)
     types, routes = _mapping_in(content, "types"), _mapping_in(content, "structure")
     if set(routes) != {"query", "document"} or not all(isinstance(route, list) for route in routes.values()):
@@ -364,7 +364,7 @@ def _pooling(folder: Path) -> dict[str, Any]:
     known = pooling in ("max", "sum") and activation in ("relu", "log1p_relu")
     if not known or (pooling == "sum" and activation != "relu"):
         _refuse(path, f"pooling_strategy {pooling!r} with activation_function {activation!r}")
-    return {"pooling": pooling} | ({} if activation == "relu" else {"saturation": _SATURATION[activation]})
+    return {"pooling": pooling} | ({} if activation == "relu" else {"saturation": SATURATION[activation]})
 
 
 def _check_tokenizers(document: Path, query: Path) -> None:
