@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
-from encoders.export.layouts import BIN_COMMAND
+from encoders.export.exporting import BIN_COMMAND
 
 _TEXT = """
 the of and in to is are can be a with your for on by that this from as it cause causes caused allergic

@@ -41,11 +41,6 @@ def limit_threads() -> None:
         torch.set_num_threads(processors())
 
 
-def default_batch_size(device: torch.device) -> str:
-    """Tokens per forward pass: a GPU needs large batches; on a CPU small ones are as fast and take less memory."""
-    return {"cpu": "2048t", "cuda": "16384t"}.get(device.type, "4096t")
-
-
 def choose_dtype(name: str | None, device: torch.device, default: str = "auto") -> str:
     """A key of ``DTYPES``. ``"auto"``: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
 

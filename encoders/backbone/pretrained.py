@@ -201,10 +201,9 @@ def longest_input(model: Any) -> int | None:
     return positions - padding_ids[0] - 1 if positions and padding_ids else positions
 
 
-def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Raise if ``forward(input_ids, attention_mask)`` does not work, or if its results depend on the padding.
-
-    ``forward`` of ``model`` is called once, with a text of three tokens and one of four, each with two paddings.
+def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor], problem: str = "") -> Tensor:
+    """Results of ``forward(input_ids, attention_mask)`` of ``model`` for a text of three tokens and one of four, each
+    with two paddings. Raises if it does not work (``problem`` may say why), or if its results depend on the padding.
     """
     padding, last = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight) - 1
     input_ids = torch.arange(6).add(last // 2).clamp(max=last).repeat(4, 1)
@@ -217,7 +216,8 @@ def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> None:
         with torch.inference_mode():
             result = forward(input_ids.to(model.device), mask.to(model.device)).cpu()
     except Exception as error:  # of any kind: this is the code of a model that this package may not know
-        raise unsupported(model, f"it cannot read token ids and a mask alone ({type(error).__name__})") from error
+        problem = problem or f"it cannot read token ids and a mask alone ({type(error).__name__})"
+        raise unsupported(model, problem) from error
     finally:
         model.train(training)
     if result.shape[:2] != mask.shape:
@@ -226,6 +226,7 @@ def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> None:
     first, second = result[0::2][kept[0::2]], result[1::2][kept[1::2]]
     if not torch.allclose(first, second, rtol=0, atol=1e-4 * float(first.nan_to_num().abs().max()), equal_nan=True):
         raise unsupported(model, "its results depend on the padding, so on the other texts of a batch")
+    return result
 
 
 def unsupported(model: Any, reason: str) -> LearnedSparseError:

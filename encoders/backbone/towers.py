@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 import transformers
@@ -43,9 +43,13 @@ _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the o
 class Tower(nn.Module):
     """A part of a model with weights of its own, stored in ``towers/NAME``.
 
-    Every tower has ``vocabulary_size`` and ``save``. The other members have defaults for a tower without layers and
-    without outputs over the vocabulary.
+    Every tower has ``vocabulary_size`` and ``save``.
     """
+
+    def __init__(self, model: Any = None) -> None:
+        """``model``: a Hugging Face network, if the tower has one."""
+        super().__init__()
+        self.model = model
 
     @property
     def vocabulary_size(self) -> int:
@@ -58,62 +62,29 @@ class Tower(nn.Module):
 
     @property
     def longest_input(self) -> int | None:
-        """Maximum number of tokens; None without a limit."""
-        return None
+        """Maximum number of tokens that the position embeddings allow; None without a limit."""
+        return None if self.model is None else longest_input(self.model)
 
     def new_parameters(self) -> list[nn.Parameter]:
         """Parameters that no backbone contains; they may need a higher learning rate."""
         return []
 
     def trainable_parameters(self) -> list[nn.Parameter]:
-        """Parameters that training may change: all of them, or those of an adapter."""
-        return list(self.parameters())
+        """Parameters that training may change: all of them; with LoRA those of the adapters and of the head."""
+        adapters = [parameter for name, parameter in self.named_parameters() if ".lora_" in name]
+        return [*adapters, *self.new_parameters()] if adapters else list(self.parameters())
 
     def add_to_bias(self, values: Tensor) -> bool:  # noqa: ARG002
         """Add ``values`` ``(vocabulary,)`` to the output bias; False without outputs over the vocabulary."""
         return False
 
     def recompute_layers(self) -> bool:
-        """Compute layers again in the backward pass instead of keeping their results; False without layers."""
-        return False
+        """Compute layers again in the backward pass instead of keeping their results; False without layers.
 
-    def prepare_for_inference(self) -> None:
-        """Make the tower ready to encode on a CPU; it can no longer be trained or saved."""
-
-
-class TowerKind(Protocol):
-    """Loads towers of one kind from a checkpoint or creates them from a backbone; a class of towers may be one."""
-
-    def load(self, folder: Path) -> Tower:
-        """Read ``towers/NAME/`` of a checkpoint."""
-
-    def from_backbone(self, name: str | Path, *_: Any, **options: Any) -> Tower:
-        """Create a tower from a folder, a Hub id or a published model; draws from torch's random generator.
-
-        The options are those of ``encoders.encoding.model.new_model``: ``revision``, ``num_hidden_layers``,
-        ``output_bias``, ``attention`` and ``lora``. A tower ignores those that it has no use for.
+        Raises for a network that cannot compute its layers again.
         """
-
-
-class NetworkTower(Tower):
-    """A tower with a Hugging Face network."""
-
-    model: Any
-
-    @property
-    def longest_input(self) -> int | None:
-        """Maximum number of tokens that the position embeddings allow; None without a limit."""
-        return longest_input(self.model)
-
-    def trainable_parameters(self) -> list[nn.Parameter]:
-        """All parameters; with LoRA those of the adapters and of the head."""
-        adapters: list[nn.Parameter] = [
-            parameter for name, parameter in self.model.named_parameters() if ".lora_" in name
-        ]
-        return [*adapters, *self.new_parameters()] if adapters else list(self.parameters())
-
-    def recompute_layers(self) -> bool:
-        """Raises for a network that cannot compute its layers again."""
+        if self.model is None:
+            return False
         options = {"use_reentrant": False}
         try:
             if hasattr(self.model, "activation_checkpointing_enable"):  # transformers 5.20
@@ -128,13 +99,14 @@ class NetworkTower(Tower):
         return True
 
     def prepare_for_inference(self) -> None:
-        """Pack the weights of the network."""
-        from encoders.backbone.inference import prepare_network  # on CPUs only
+        """Pack the weights of the network to encode on a CPU; the tower can no longer be trained or saved."""
+        if self.model is not None:
+            from encoders.backbone.inference import prepare_network  # on CPUs only
 
-        prepare_network(self.model, next(self.parameters()).dtype)
+            prepare_network(self.model, next(self.parameters()).dtype)
 
 
-class LanguageModel(NetworkTower):
+class LanguageModel(Tower):
     """A masked-LM or decoder LM of Hugging Face without its last matrix product.
 
     ``tower(input_ids, attention_mask)`` gives the states ``(batch, tokens, hidden)`` that the output embedding (the
@@ -147,17 +119,23 @@ class LanguageModel(NetworkTower):
 
         Raises unless the logits of ``model`` are what the decoder gives.
         """
-        super().__init__()
+        super().__init__(model)
         decoder: Any = model.get_output_embeddings()
-        _check_decoder(model, decoder)
+        problem = "its output embedding is not a linear layer with one output per token of the vocabulary"
+        if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
+            raise unsupported(model, problem)
         self.decoder: nn.Linear = decoder
+        logits = probe(model, self._states)
         self.screen = Screen() if decoder.out_features >= MIN_TERMS else None
         """Finds the terms that can have weight; None for a small vocabulary."""
         self.has_added_bias = False
         """Whether the output bias is one that transformers does not read, because its class has none."""
-        self.model = model
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
+        decoded = probe(model, lambda *inputs: decoder(self._states(*inputs)), problem)
+        rounding = 1e-6 * float(logits.nan_to_num().abs().max())
+        if not torch.allclose(decoded, logits, rtol=0, atol=rounding, equal_nan=True):
+            raise unsupported(model, problem)
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -177,8 +155,18 @@ class LanguageModel(NetworkTower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
-        (states,) = in_length_groups(lambda ids, mask: (_logits(self.model, ids, mask),), input_ids, attention_mask)
-        return states
+        return in_length_groups(lambda *inputs: (self._states(*inputs),), input_ids, attention_mask)[0]
+
+    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        options: dict[str, Any] = {"use_cache": False} if is_causal(self.model.config) else {}
+        tokens = input_ids.shape[1]
+        if getattr(self.model.config, "echo_input", False):  # the positions leave out padding between the two copies
+            input_ids, attention_mask = input_ids.repeat(1, 2), attention_mask.repeat(1, 2)
+            options["position_ids"] = (attention_mask.cumsum(1) - 1).clamp(min=0)
+        states: Tensor = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **options
+        ).logits
+        return states[:, -tokens:]
 
     def add_to_bias(self, values: Tensor) -> bool:
         """Add ``values`` ``(vocabulary,)`` to the output bias, which is created if the decoder has none."""
@@ -244,38 +232,6 @@ class LanguageModel(NetworkTower):
         return cls(model)
 
 
-def _check_decoder(model: Any, decoder: Any) -> None:
-    """Raise unless the logits of ``model`` are what ``decoder`` gives, one for each token of the vocabulary."""
-    problem = "its output embedding is not a linear layer with one output per token of the vocabulary"
-    if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
-        raise unsupported(model, problem)
-    outputs: list[Tensor] = []
-
-    def forward(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        logits = model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
-        outputs.append(logits)
-        return _logits(model, input_ids, attention_mask)
-
-    hook = decoder.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-    try:
-        probe(model, forward)
-    finally:
-        hook.remove()
-    if len(outputs) < 2 or outputs[0].data_ptr() != outputs[1].data_ptr():
-        raise unsupported(model, problem)
-
-
-def _logits(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-    """Logits of a language model, or the states under its decoder if that is taken out."""
-    options: dict[str, Any] = {"use_cache": False} if is_causal(model.config) else {}
-    tokens = input_ids.shape[1]
-    if getattr(model.config, "echo_input", False):  # the positions leave out padding between the two copies
-        input_ids, attention_mask = input_ids.repeat(1, 2), attention_mask.repeat(1, 2)
-        options["position_ids"] = (attention_mask.cumsum(1) - 1).clamp(min=0)
-    logits: Tensor = model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **options).logits
-    return logits[:, -tokens:]
-
-
 def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> None:
     """Initialise the parameters named ``missing``: identity transform, decoder = input embeddings."""
     decoder, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
@@ -303,7 +259,7 @@ def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> 
         decoder.bias.fill_(output_bias)
 
 
-class HiddenStates(NetworkTower):
+class HiddenStates(Tower):
     """A Hugging Face network without pooler and vocabulary head, and a ``head`` that reads its states.
 
     ``tower(input_ids, attention_mask)`` gives the states of ``layers``, each ``(batch, tokens, hidden)``: one tensor
@@ -315,10 +271,10 @@ class HiddenStates(NetworkTower):
 
         Raises for a model that does not give one state for each token.
         """
-        super().__init__()
+        super().__init__(model)
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
-        self.model, self.head, self.layers = model, head, tuple(layers)
+        self.head, self.layers = head, tuple(layers)
         probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
 
     @property
@@ -352,7 +308,7 @@ class HiddenStates(NetworkTower):
         _write(folder / HEAD, self.head.state_dict())
 
 
-class HiddenStatesKind(TowerKind):
+class HiddenStatesKind:
     """Towers whose heads are made by ``make_head(hidden size)`` and read ``layers`` (``None``: the last one).
 
     Layers above the highest of ``layers`` are not loaded. A saved head may have parts that ``make_head`` does not
@@ -385,7 +341,7 @@ class HiddenStatesKind(TowerKind):
         lora: Lora | None = None,
         **_: Any,
     ) -> HiddenStates:
-        """See ``TowerKind``."""
+        """As ``LanguageModel.from_backbone``."""
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
         if getattr(config, "echo_input", False):
             raise LearnedSparseError(f"{name}: attention: echo is for architectures with a vocabulary head")
@@ -467,6 +423,12 @@ class TermTable(Tower):
     def from_backbone(cls, name: str | Path, *, revision: str | None = None, **_: Any) -> TermTable:
         """A table for the vocabulary of a backbone."""
         return cls(pretrained_config(name, revision, attention="bidirectional")[1].vocab_size)
+
+
+TowerKind: TypeAlias = type[LanguageModel] | type[TermTable] | HiddenStatesKind
+"""Loads towers of one kind from ``towers/NAME`` of a checkpoint (``load``), or creates them from a folder, a Hub id or
+a published model (``from_backbone``), with random numbers of torch's generator and the options of
+``encoders.encoding.model.new_model``; a tower ignores those that it has no use for."""
 
 
 def save_network(model: Any, folder: Path) -> None:

@@ -45,12 +45,11 @@ UNICOIL_HEAD = "tok_proj."
 _DEEP_IMPACT_HEAD = "impact_score_encoder."
 MODULES = "modules.json"
 """File of sentence-transformers that lists the modules of a model."""
-_ROUTER = "router_config.json"
-_TASK = "fill-mask"
+ROUTER = "router_config.json"
 _POSITIONS = 512
 _UNLIMITED = 100_000
 """Transformers writes 10^30 for a tokenizer without a limit."""
-_SATURATION = {"relu": "log", "log1p_relu": "log-log"}
+SATURATION = {"relu": "log", "log1p_relu": "log-log"}
 """``activation_function`` of SpladePooling: log(1 + ReLU(x)), or log(1 + log(1 + ReLU(x)))."""
 _UNRECORDED = (
     "pooling", "saturation", "expansion", "query", "query_weighting", "bow_special_tokens", "block_special_terms",
@@ -245,8 +244,8 @@ def _foreign(settings: dict[str, Any], size: int, lengths: dict[str, int], **oth
 def _of_other_tool(folder: Path) -> CheckpointNotes:
     if (folder / MODULES).exists():
         return _sentence_transformers(folder)
-    if (folder / _ROUTER).exists():
-        _refuse(folder / _ROUTER, f"a Router without {MODULES}")
+    if (folder / ROUTER).exists():
+        _refuse(folder / ROUTER, f"a Router without {MODULES}")
     size, positions, stated = _masked_lm(folder)
     if (folder / IDF).exists():
         # the code in the model cards of opensearch-project/opensearch-neural-sparse-encoding-doc-*
@@ -268,92 +267,76 @@ def _of_other_tool(folder: Path) -> CheckpointNotes:
 
 
 def _sentence_transformers(folder: Path) -> CheckpointNotes:
+    """One list of modules for both sides, or a ``Router`` with a list for each side.
+
+    Queries have the masked-LM of documents, another one, or static weights.
+    """
     path = folder / MODULES
     content = read_json(path)
-    modules = content if isinstance(content, list) else []
-    rows = [entry for entry in modules if isinstance(entry, Mapping)]
-    names = [_class(row.get("type")) for row in rows]
-    settings = _mapping(folder / "config_sentence_transformers.json", optional=True)
-    if settings.get("similarity_fn_name") not in {None, "dot"}:
+    rows = content if isinstance(content, list) and all(isinstance(row, Mapping) for row in content) else []
+    recorded = _mapping(folder / "config_sentence_transformers.json", optional=True)
+    if recorded.get("similarity_fn_name") not in {None, "dot"}:
         _refuse(folder / "config_sentence_transformers.json", "scores are no dot products")
-    if names == ["Router"] and len(rows) == len(modules):
-        if rows[0].get("path") != "":
+    paths = [str(row.get("path", "/")) for row in rows]
+    types: Mapping[str, Any] = {path: row.get("type") for path, row in zip(paths, rows, strict=True)}
+    routes: Mapping[str, Any] = dict.fromkeys(SIDES, paths)
+    if [_class(row.get("type")) for row in rows] == ["Router"]:
+        if paths != [""]:
             _refuse(path, "its Router is not in this folder")
-        return dataclasses.replace(_router(folder), prompts=_prompts(settings))
-    if len(rows) != len(modules) or names not in (
-        ["MLMTransformer", "SpladePooling"],
-        ["Transformer", "SpladePooling"],
-    ):
-        _refuse(path, f"its modules are {', '.join(names) or 'not listed'}, not a masked-LM and SpladePooling")
-    for name in (IDF, _ROUTER):
-        if (folder / name).exists():
-            _refuse(folder / name, f"queries have an encoder of their own, which {MODULES} does not name")
-    below = rows[1].get("path")
-    if rows[0].get("path") != "" or not (isinstance(below, str) and is_name(below)):
-        _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
-    _check_transformer(folder)
-    size, positions, stated = _masked_lm(folder)
-    lengths = dict.fromkeys(SIDES, stated or positions)
-    return _foreign(_pooling(folder / below), size, lengths, prompts=_prompts(settings))
-
-
-def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Prompts that ``encode_query`` and ``encode_document`` of sentence-transformers 6 use."""
-    prompts = _mapping_in(settings, "prompts")
-    return {side: prompt for side in SIDES if isinstance(prompt := prompts.get(side), str) and prompt}
-
-
-def _router(folder: Path) -> CheckpointNotes:
-    """A module list for each side: the same masked-LM, another one, or static weights of queries."""
-    path = next((path for name in (_ROUTER, "config.json") if (path := folder / name).exists()), folder / _ROUTER)
-    content = _mapping(path)
-    types, routes = _mapping_in(content, "types"), _mapping_in(content, "structure")
-    if set(routes) != {"query", "document"} or not all(isinstance(route, list) for route in routes.values()):
-        _refuse(path, f"its routes are {', '.join(map(str, routes)) or 'not listed'}, not lists for query and document")
-    for name in (name for route in routes.values() for name in route):
-        if not (name == "" or (isinstance(name, str) and is_name(name))) or name not in types:
-            _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
-    kinds = {side: [_class(types[name]) for name in route] for side, route in routes.items()}
-    document = _splade_route(folder, path, "document", routes["document"], kinds["document"])
+        path = next((path for name in (ROUTER, "config.json") if (path := folder / name).exists()), folder / ROUTER)
+        types, routes = (_mapping_in(_mapping(path), key) for key in ("types", "structure"))
+        if set(routes) != set(SIDES) or not all(isinstance(route, list) for route in routes.values()):
+            listed = ", ".join(map(str, routes)) or "not listed"
+            _refuse(path, f"its routes are {listed}, not lists for query and document")
+        for name in (name for route in routes.values() for name in route):
+            if not (name == "" or (isinstance(name, str) and is_name(name))) or name not in types:
+                _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
+    else:
+        for name in (IDF, ROUTER):
+            if (folder / name).exists():
+                _refuse(folder / name, f"queries have an encoder of their own, which {MODULES} does not name")
+        if len(paths) == 2 and (paths[0] != "" or not is_name(paths[1])):
+            _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
+    document = _splade_route(folder, path, routes["document"], types)
     size, positions, stated = _masked_lm(document)
-    settings, lengths = _pooling(folder / routes["document"][1]), {"document": stated or positions}
+    settings, lengths = _pooling(folder / routes["document"][1]), dict.fromkeys(SIDES, stated or positions)
     towers = {"document": routes["document"][0]}
-    if routes["query"] == routes["document"]:
-        lengths["query"] = lengths["document"]
-    elif kinds["query"] == ["SparseStaticEmbedding"]:
-        query = folder / routes["query"][0]
-        _check_tokenizers(document, query)
+    query = folder / next(iter(routes["query"]), "")
+    if [_class(types[name]) for name in routes["query"]] == ["SparseStaticEmbedding"]:
         towers["query_weights"] = routes["query"][0]
         settings |= {"query": "bag-of-words", "query_weighting": "learned"}
-        lengths["query"] = _static_length(query)
-    else:
-        query = _splade_route(folder, path, "query", routes["query"], kinds["query"])
-        _check_tokenizers(document, query)
+        length = _mapping(query / "tokenizer_config.json", optional=True).get("model_max_length", _UNLIMITED)
+        limit = length if isinstance(length, int | float) else _UNLIMITED
+        # no special tokens are added there; ours counts them
+        lengths["query"] = int(min(limit, _UNLIMITED)) + int(read_tokenizer(query).num_special_tokens_to_add(False))
+    elif routes["query"] != routes["document"]:
+        _splade_route(folder, path, routes["query"], types)
         if _pooling(folder / routes["query"][1]) != settings:
             _refuse(path, "queries and documents are pooled differently")
         towers["query"] = routes["query"][0]
         settings |= {"query": "separate"}
         _, positions, stated = _masked_lm(query)
         lengths["query"] = stated or positions
-    return _foreign(settings, size, lengths, towers=towers)
+    if query != document and len({tokenizer_sha256(read_tokenizer(each)) for each in (document, query)}) > 1:
+        _refuse(query / TOKENIZER, f"tokenizes otherwise than {document / TOKENIZER}")
+    # those that encode_query and encode_document of sentence-transformers 6 use
+    prompts = _mapping_in(recorded, "prompts")
+    prompts = {side: prompt for side in SIDES if isinstance(prompt := prompts.get(side), str) and prompt}
+    return _foreign(settings, size, lengths, towers=towers, prompts=prompts)
 
 
-def _splade_route(folder: Path, path: Path, side: str, route: Sequence[str], kinds: Sequence[str]) -> Path:
+def _splade_route(folder: Path, path: Path, route: Sequence[str], types: Mapping[str, Any]) -> Path:
     """The folder of the masked-LM of a route."""
-    if len(kinds) != 2 or kinds[0] not in {"MLMTransformer", "Transformer"} or kinds[1] != "SpladePooling":
-        listed = ", ".join(kinds) or "not listed"
-        _refuse(path, f"the modules of the side {side} are {listed}, not a masked-LM and SpladePooling")
-    _check_transformer(folder / route[0])
-    return folder / route[0]
-
-
-def _check_transformer(folder: Path) -> None:
-    path = folder / "sentence_bert_config.json"
-    content = _mapping(path, optional=True)
-    if (task := content.get("transformer_task", _TASK)) != _TASK:
-        _refuse(path, f"its transformer_task is {task!r}, not {_TASK!r}")
+    kinds = [_class(types[name]) for name in route]
+    if kinds not in (["MLMTransformer", "SpladePooling"], ["Transformer", "SpladePooling"]):
+        _refuse(path, f"its modules are {', '.join(kinds) or 'not listed'}, not a masked-LM and SpladePooling")
+    transformer = folder / route[0] / "sentence_bert_config.json"
+    content = _mapping(transformer, optional=True)
+    if (task := content.get("transformer_task", "fill-mask")) != "fill-mask":
+        _refuse(transformer, f"its transformer_task is {task!r}, not 'fill-mask'")
     if content.get("do_lower_case"):
-        _refuse(path, "texts are lower-cased before the tokenizer reads them")
+        _refuse(transformer, "texts are lower-cased before the tokenizer reads them")
+    return folder / route[0]
 
 
 def _pooling(folder: Path) -> dict[str, Any]:
@@ -364,12 +347,7 @@ def _pooling(folder: Path) -> dict[str, Any]:
     known = pooling in ("max", "sum") and activation in ("relu", "log1p_relu")
     if not known or (pooling == "sum" and activation != "relu"):
         _refuse(path, f"pooling_strategy {pooling!r} with activation_function {activation!r}")
-    return {"pooling": pooling} | ({} if activation == "relu" else {"saturation": _SATURATION[activation]})
-
-
-def _check_tokenizers(document: Path, query: Path) -> None:
-    if tokenizer_sha256(read_tokenizer(document)) != tokenizer_sha256(read_tokenizer(query)):
-        _refuse(query / TOKENIZER, f"tokenizes otherwise than {document / TOKENIZER}")
+    return {"pooling": pooling} | ({} if activation == "relu" else {"saturation": SATURATION[activation]})
 
 
 def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
@@ -386,13 +364,6 @@ def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
     if not isinstance(length, int | float) or length >= _UNLIMITED:
         return size, positions, None
     return size, positions, int(min(length, positions))
-
-
-def _static_length(folder: Path) -> int:
-    """Tokens of a SparseStaticEmbedding, which adds no special tokens; ours counts them."""
-    length = _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length", _UNLIMITED)
-    limit = length if isinstance(length, int | float) else _UNLIMITED
-    return int(min(limit, _UNLIMITED)) + int(read_tokenizer(folder).num_special_tokens_to_add(False))
 
 
 def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]:

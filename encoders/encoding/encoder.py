@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from encoders.backbone.device import (
-    DTYPES,
-    choose_device,
-    choose_dtype,
-    default_batch_size,
-    limit_threads,
-    to_device,
-)
+from encoders.backbone.device import DTYPES, choose_device, choose_dtype, limit_threads, to_device
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
 from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, untruncated, word_spans
-from encoders.encoding.batches import batch_limits, batches, keep_top_k, make_reading, pad
+from encoders.encoding.readings import keep_top_k, make_reading
 from encoders.models import architecture_named
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.errors import LearnedSparseError
@@ -40,23 +34,15 @@ _MAX_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float3
 _MAX_WEIGHTS_ON_ACCELERATOR = 2**26
 _WIDTH = 8
 """Batches on a CPU are padded to a multiple of it: oneDNN takes milliseconds to prepare itself for a new shape."""
+_BATCH_SIZES = {"cpu": "2048t", "cuda": "16384t"}
+"""Tokens of a forward pass: a GPU needs large batches; on a CPU small ones are as fast and take less memory."""
 _CHUNK_SIZE = 128
 """Texts tokenized at once: the tokenizer takes about 200 bytes per token, truncated ones included."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """Tokenized texts, one after the other."""
-
-    tokens: npt.NDArray[np.int64]
-    """Token ids of all texts after truncation, special tokens included; ``(lengths.sum(),)``."""
-    lengths: npt.NDArray[np.int64]
-    """Tokens of each text, ``(texts,)``."""
-    truncated: int
-    """Number of truncated texts."""
-
-    def __len__(self) -> int:
-        return len(self.lengths)
+Prepared = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]
+"""Token ids of all texts after truncation, one text after the other, special tokens included; tokens of each text,
+``(texts,)``; number of truncated texts."""
 
 
 class CheckpointEncoder(Encoder):
@@ -98,8 +84,12 @@ class CheckpointEncoder(Encoder):
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
         self.truncated = self.dropped = 0
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
-        max_texts = max(max_weights // max(len(terms), 1), 1)
-        self._limits = batch_limits(default_batch_size(device) if batch_size is None else batch_size, max_texts)
+        batch_size = _BATCH_SIZES.get(device.type, "4096t") if batch_size is None else str(batch_size)
+        match = re.fullmatch(r"([1-9]\d*)(t?)", batch_size)
+        if match is None:
+            raise LearnedSparseError(f"batch size {batch_size!r}: give a number of texts (32) or of tokens (4096t)")
+        self._max_tokens = int(match[1]) if match[2] else None
+        self._max_texts = max(max_weights // max(len(terms), 1), 1) if match[2] else int(match[1])
         self._device, self._top_k, self._longest_input = device, top_k, longest_input
         self._untruncated: Tokenizer | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
@@ -127,16 +117,22 @@ class CheckpointEncoder(Encoder):
             lengths.append(np.fromiter(map(len, sequences), np.int64, len(sequences)))
             tokens.append(np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths[-1].sum())))
             truncated += sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
-        return Prepared(tokens=np.concatenate(tokens), lengths=np.concatenate(lengths), truncated=truncated)
+        return np.concatenate(tokens), np.concatenate(lengths), truncated
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
-        """Weights of the prepared texts in order, one row each."""
-        self.truncated += prepared.truncated
-        starts = np.cumsum(prepared.lengths) - prepared.lengths
-        groups = list(batches(prepared.lengths, *self._limits))
+        """Weights of the prepared texts in order, one row each; texts of similar length share a forward pass."""
+        tokens, lengths, truncated = prepared
+        self.truncated += truncated
+        starts, order = np.cumsum(lengths) - lengths, np.argsort(-lengths, kind="stable")
         rows = [SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)]
-        rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in groups]
-        return SparseBatch.concatenate(rows).take(np.argsort(np.concatenate([np.empty(0, np.int64), *groups])))
+        left = order
+        while len(left):
+            longest, count = max(int(lengths[left[0]]), 1), self._max_texts
+            if self._max_tokens is not None:
+                count = min(max(self._max_tokens // longest, 1), count)
+            rows.append(self._weigh(tokens, starts[left[:count]], lengths[left[:count]], longest))
+            left = left[count:]
+        return SparseBatch.concatenate(rows).take(np.argsort(order))
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
@@ -175,13 +171,16 @@ class CheckpointEncoder(Encoder):
         )
 
     def _weigh(
-        self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+        self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], longest: int
     ) -> SparseBatch:
-        longest = int(lengths.max())
+        """Weights of texts with ``lengths`` tokens, at most ``longest``, from ``starts`` on in ``tokens``."""
         width = min(-(-longest // _WIDTH) * _WIDTH, self.max_length) if self._device.type == "cpu" else longest
-        input_ids, mask = map(torch.from_numpy, pad(tokens, starts, lengths, self.tokenizer.pad_token_id or 0, width))
+        mask = np.arange(width) < lengths[:, None]
+        ids = np.full(mask.shape, self.tokenizer.pad_token_id or 0)
+        ids[mask] = tokens[(starts[:, None] + np.arange(width))[mask]]
+        inputs = (torch.from_numpy(array) for array in (ids, mask.astype(np.int64)))
         with torch.inference_mode():
-            weights = self.weigher(to_device(input_ids, self._device), to_device(mask, self._device))
+            weights = self.weigher(*(to_device(each, self._device) for each in inputs))
             if self.unwritable:
                 self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                 weights[:, self._blocked] = 0

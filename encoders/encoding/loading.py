@@ -20,7 +20,7 @@ from encoders.checkpoints.tokenizer import (
     untruncated,
     word_spans,
 )
-from encoders.encoding.batches import keep_top_k, make_reading
+from encoders.encoding.readings import keep_top_k, make_reading
 from learned_sparse.core.encoder import Encoder, Side, Word
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, Share, SparseBatch

@@ -1,8 +1,8 @@
 """From hidden states to term weights: pooled vocabulary scores, the top k per token, and their attribution to tokens.
 
-Start reading in ``vocabulary_head`` (``pool``); ``tiled_scores`` computes the scores. All functions have gradients and
+Start reading in ``vocabulary_head`` (``pool``). All functions have gradients and
 never hold a tensor (batch, tokens, vocabulary).
 """
 
-__all__ = ["attribution", "screen", "tiled_scores", "token_top_k", "vocabulary_head"]
+__all__ = ["attribution", "screen", "token_top_k", "vocabulary_head"]
 """Public modules."""

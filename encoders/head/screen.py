@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.head.tiled_scores import Entries, Pooling, TiledScores, TokenRows, activated, by_onednn, product
+from encoders.head.vocabulary_head import Pooling, TiledScores, activated, by_onednn, product
 
 MIN_TERMS = 8192
 """Vocabularies below it have a head that takes less time than the screening of its terms."""
@@ -56,39 +56,32 @@ class Screen:
         self._rounded: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         """Factors of the dimensions, limits of the terms, the longest row, and the decoder in int8."""
 
-    def pool(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: Pooling, *, log: bool
-    ) -> Tensor:
-        """``scores.pooled`` with ReLU, without gradients."""
+    def pool(self, scores: TiledScores, pooling: Pooling, *, log: bool, entries: bool = False) -> tuple[Tensor, ...]:
+        """``scores.max`` or ``scores.sum`` (``pooling``) with ReLU; ``entries``: for a model that learns, max only."""
 
         def plain() -> tuple[Tensor, ...]:
-            return (scores.pooled(rows, weight, bias, pooling, relu=True, log=log),)
+            return scores.max(relu=True, log=log, entries=entries) if pooling == "max" else scores.sum(log=log)
 
         def screened() -> tuple[Tensor, ...] | None:
-            return self._found(rows, weight, bias, scores.layout, pooling, log=log)
+            return self._found(scores, pooling, log=log, entries=entries)
 
-        return self._faster(plain, screened, (rows, weight, bias), scores, exact=pooling == "max")[0]
-
-    def max_and_entries(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, *, log: bool
-    ) -> tuple[Tensor, Entries]:
-        """``scores.max_and_entries`` with ReLU, for a model that learns."""
-
-        def plain() -> tuple[Tensor, ...]:
-            pooled, entries = scores.max_and_entries(rows, weight, bias, relu=True, log=log)
-            return pooled, *entries
-
-        def screened() -> tuple[Tensor, ...] | None:
-            return self._found(rows, weight, bias, scores.layout, "max", log=log, winners=True)
-
-        if self.used is False and self._calls % _LEARNING_BATCHES == 0:
+        rows = scores.rows
+        dtypes = {scores.dtype, rows.dtype, scores.weight.dtype, scores.bias.dtype}
+        known = dtypes == {torch.bfloat16} or (dtypes == {torch.float32} and by_onednn(rows))
+        if entries and self.used is False and self._calls % _LEARNING_BATCHES == 0:
             self.used = None
-        pooled, row, column, score = self._faster(plain, screened, (rows, weight, bias), scores, exact=True)
-        return pooled, (row, column, score)
+        self._calls += 1
+        if not known or rows.device.type != "cpu" or not len(rows):
+            return plain()
+        if self.used is None and self._calls > 1:
+            self.used = self._pays(plain, screened, rows, exact=pooling == "max")
+            self._rounded = self._rounded if self.used else None
+        result = screened() if self.used else None
+        return plain() if result is None else result
 
-    def candidates(self, rows: Tensor, weight: Tensor, bias: Tensor, layout: TokenRows) -> tuple[Tensor, Tensor]:
+    def candidates(self, scores: TiledScores) -> tuple[Tensor, Tensor]:
         """The terms that can have weight, ``(texts, vocabulary)`` of bool; the rows of each text, padded."""
-        kept = layout.padded(rows)
+        kept, weight, bias = scores.padded(), scores.weight, scores.bias
         version = 0 if weight.is_inference() else weight._version  # noqa: SLF001
         if weight is not self._weight or version != self._version or not torch.equal(bias, self._bias):
             self._weight, self._version, self._bias, self._rounded = weight, version, bias.clone(), None
@@ -112,61 +105,40 @@ class Screen:
         for tile, maxima in zip(decoder.split(columns), largest.split(columns, 1), strict=True):
             products = buffer[: len(int8) * len(tile)].view(len(int8), -1)
             torch.amax(torch._int_mm(int8, tile.t(), out=products).view(texts, tokens, -1), 1, out=maxima)  # noqa: SLF001
-        return ~(largest <= limits) & ~layout.empty[:, None], kept
+        return ~(largest <= limits) & ~scores.empty[:, None], kept
 
     def _found(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, layout: TokenRows, pooling: Pooling, *, log: bool,
-        winners: bool = False,
-    ) -> tuple[Tensor, ...] | None:  # fmt: skip
-        """Pooled weights, and with ``winners`` the entries of ``TiledScores``; None for too many candidates."""
-        candidates, kept = self.candidates(rows, weight, bias, layout)
+        self, scores: TiledScores, pooling: Pooling, *, log: bool, entries: bool = False
+    ) -> tuple[Tensor, ...] | None:
+        """What ``scores.max`` and ``scores.sum`` return; None for too many candidates."""
+        weight, bias = scores.weight, scores.bias
+        candidates, kept = self.candidates(scores)
         if candidates.count_nonzero() > _MOST_CANDIDATES * candidates.numel():
             return None
         text, column = candidates.nonzero(as_tuple=True)
         counts = torch.bincount(text, minlength=len(kept)).tolist()
-        pooled, token = [rows.new_empty(0).float()], [text.new_empty(0)]
-        for states, length, columns in zip(kept, layout.lengths, column.split(counts), strict=True):
+        pooled, token = [kept.new_empty(0).float()], [text.new_empty(0)]
+        for states, length, columns in zip(kept, scores.lengths, column.split(counts), strict=True):
             for part in columns.split(_SCORED_COLUMNS) if len(columns) else ():
                 width = 1 << max(len(part) - 1, 63).bit_length()  # oneDNN prepares itself, and keeps memory, for each
                 padded = functional.pad(part, (0, width - len(part)))
-                scores = product(states, weight[padded])[:, : len(part)]
-                if winners:
-                    best, first = scores.max(0)
+                products = product(states, weight[padded])[:, : len(part)]
+                if entries:
+                    best, first = products.max(0)
                     pooled.append(best.float() + bias[part])
                     token.append(first)
                 elif pooling == "max":
-                    pooled.append(scores.amax(0).float() + bias[part])
+                    pooled.append(products.amax(0).float() + bias[part])
                 else:
-                    positive = activated(scores[:length].float() + bias[part], relu=True, log=log)
+                    positive = activated(products[:length].float() + bias[part], relu=True, log=log)
                     pooled.append(positive.sum(0, dtype=torch.float64).float())
-        values, entries = torch.cat(pooled), tuple[Tensor, ...]()
-        if winners:
+        values, winners = torch.cat(pooled), tuple[Tensor, ...]()
+        if entries:
             learning = values > 0
-            row = layout.first_rows[text] + torch.cat(token)
-            entries = (row[learning].int(), column[learning].int(), values[learning])
+            row = scores.first_rows[text] + torch.cat(token)
+            winners = (row[learning].int(), column[learning].int(), values[learning])
         values = activated(values, relu=True, log=log) if pooling == "max" else values
-        return values.new_zeros(len(kept), len(weight)).index_put_((text, column), values), *entries
-
-    def _faster(
-        self,
-        plain: Callable[[], tuple[Tensor, ...]],
-        screened: Callable[[], tuple[Tensor, ...] | None],
-        tensors: tuple[Tensor, Tensor, Tensor],
-        scores: TiledScores,
-        *,
-        exact: bool,
-    ) -> tuple[Tensor, ...]:
-        """What ``plain`` gives; by ``screened`` if that was faster for the second batch."""
-        self._calls += 1
-        rows, dtypes = tensors[0], {scores.dtype, *(tensor.dtype for tensor in tensors)}
-        known = dtypes == {torch.bfloat16} or (dtypes == {torch.float32} and by_onednn(rows))
-        if not known or rows.device.type != "cpu" or not len(rows):
-            return plain()
-        if self.used is None and self._calls > 1:
-            self.used = self._pays(plain, screened, rows, exact=exact)
-            self._rounded = self._rounded if self.used else None
-        result = screened() if self.used else None
-        return plain() if result is None else result
+        return values.new_zeros(len(kept), len(weight)).index_put_((text, column), values), *winners
 
     def _pays(
         self,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.head.tiled_scores import accumulator, compute_dtype, entry_gradients
+from encoders.head.vocabulary_head import compute_dtype, entry_gradients
 from learned_sparse.core.errors import LearnedSparseError
 
 # Scores held at once. 256 rows of 30,522 columns took 449 ms where torch.topk over all 2,048 rows took 654 (one thread,
@@ -76,7 +76,7 @@ def _first_of_each(cell: Tensor, chosen: Tensor) -> Tensor:
 def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Search block by block of rows, in one reused buffer whose width is a multiple of ``_GROUP``."""
     n, result = len(weight), torch.promote_types(dtype, bias.dtype)
-    values = torch.empty(len(rows), k, dtype=accumulator(rows), device=rows.device)
+    values = torch.empty(len(rows), k, dtype=torch.promote_types(rows.dtype, torch.float32), device=rows.device)
     columns = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
     width = -(-n // _GROUP) * _GROUP
     block = _BLOCK_ON_CPU if rows.device.type == "cpu" else _BLOCK_ON_ACCELERATOR

@@ -1,25 +1,33 @@
-"""Hidden states to pooled vocabulary weights, without ever holding (batch, tokens, vocabulary)."""
+"""Hidden states to pooled vocabulary weights, without ever holding (batch, tokens, vocabulary).
+
+Scores of all tokens and terms are computed in tiles of columns and pooled over the tokens of each text.
+"""
 
 from __future__ import annotations
 
-import functools
-from typing import Literal
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.head.screen import Screen
-from encoders.head.tiled_scores import (
-    Pooling,
-    TiledScores,
-    TokenRows,
-    accumulator,
-    compute_dtype,
-    pooled_with_gradient,
-)
+if TYPE_CHECKING:
+    from encoders.head.screen import Screen
 
+Pooling = Literal["sum", "max"]
 Saturation = Literal["log", "none"]
+
+_SCORES_ON_CPU = 6 * 2**20  # of a tile: 24 MB stay near the caches; 33 MB took 5 % longer
+_COLUMNS_ON_CPU = (2048, 8192)  # minimum and maximum; for ten texts, 72 ms with 8,192, 78 with 2,048
+_COLUMNS_OF_ONEDNN = 512  # as fast as 2,048; each tile is a new tensor, and large ones fragment the memory
+_COLUMNS_ON_ACCELERATOR = 8192
+_FEW_TERMS = 0.1  # share of positive maxima in a tile below which only the scores behind them are read
+_SPARSE_BELOW = 0.05  # share of positive scores in a tile below which they are kept instead of computed again
+_FEW_WINNERS = 0.05  # share of a tile's maxima below which each winner is searched separately
+_RUN = 16  # tokens; minimum length of the runs of a maximum
+_CHUNK = 16384  # winners searched at once: 8 MB of scores at 128 tokens
 
 
 def pool(
@@ -43,16 +51,13 @@ def pool(
     """
     if not relu and (pooling != "max" or saturation != "none"):
         raise ValueError("relu=False is for max pooling without saturation")
-    dtype, log = compute_dtype(hidden), saturation == "log"
+    scores, log, screen = TiledScores(hidden, mask, weight, bias), saturation == "log", screen if relu else None
     with torch.autocast(hidden.device.type, enabled=False):
-        layout = TokenRows(mask, drop_padding=hidden.device.type == "cpu")
-        scores, rows, screen = TiledScores(layout, dtype), layout.select(hidden), screen if relu else None
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias)):
-            maxima = functools.partial(screen.max_and_entries, scores=scores) if screen else None
-            return pooled_with_gradient(rows, weight, bias, scores, pooling, relu=relu, log=log, max_and_entries=maxima)
+            return _Pooled.apply(scores.rows, weight, bias, scores, pooling, relu, log, screen)  # type: ignore[no-untyped-call, no-any-return]
         if screen:
-            return screen.pool(rows, weight, bias, scores, pooling, log=log)
-        return scores.pooled(rows, weight, bias, pooling, relu=relu, log=log)
+            return screen.pool(scores, pooling, log=log)[0]
+        return (scores.max(relu=relu, log=log) if pooling == "max" else scores.sum(log=log))[0]
 
 
 def pool_columns(
@@ -90,7 +95,7 @@ def lexical_pool(
 
     ``literal`` ``(batch, tokens)`` marks the positions that belong to the text's bag of words.
     """
-    wide = accumulator(hidden)
+    wide = torch.promote_types(hidden.dtype, torch.float32)
     own_weight, own_bias = functional.embedding(input_ids, weight), bias[input_ids].to(wide)
     scores = torch.matmul(hidden, own_weight.to(hidden.dtype).transpose(1, 2)).to(wide) + own_bias[:, None, :]
     # after ReLU, 0 changes neither a sum nor a maximum
@@ -106,3 +111,275 @@ def first_occurrences(input_ids: Tensor, literal: Tensor) -> Tensor:
     """True at the first of the ``literal`` positions of each text that hold the same token; all ``(batch, tokens)``."""
     same = (input_ids[:, :, None] == input_ids[:, None, :]) & literal[:, None, :]
     return literal & ~same.tril(diagonal=-1).any(2)
+
+
+class TiledScores:
+    """``rows @ weight.T + bias`` for the tokens of a batch as ``rows`` of one matrix, text after text, in tiles.
+
+    Scores are pooled over the rows of each text to ``(texts, vocabulary)``, in float32 or wider; a text without rows
+    pools to 0. On the CPU padding is dropped; pooling is one operation for each run of equally long texts. On other
+    devices, where many small operations are slow, the rows include padding, which is masked: all texts have the same
+    length.
+    """
+
+    def __init__(
+        self, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, *, drop_padding: bool | None = None
+    ) -> None:
+        """The arguments are those of ``pool``; ``drop_padding``: default on the CPU only."""
+        self.weight, self.bias, self.dtype = weight, bias, compute_dtype(hidden)
+        self._wide = torch.promote_types(hidden.dtype, torch.float32)
+        (self.texts, tokens), mask = mask.shape, mask.bool()
+        drop_padding = hidden.device.type == "cpu" if drop_padding is None else drop_padding
+        self.kept = None if drop_padding else mask.reshape(-1, 1)
+        """Rows that are no padding, ``(rows, 1)``; None if all are."""
+        self.empty = ~mask.any(1)
+        """Texts without tokens that count, ``(texts,)``."""
+        self.lengths = mask.sum(1) if drop_padding else torch.full_like(self.empty, tokens, dtype=torch.long)
+        """Rows of each text, ``(texts,)``."""
+        self.first_rows = self.lengths.cumsum(0) - self.lengths
+        """The first row of each text, ``(texts,)``."""
+        self._longest = max(int(self.lengths.max()) if drop_padding and self.texts else tokens, 1)
+        self._groups: list[tuple[slice, slice, int]] = []
+        """Texts, rows and tokens per text of each run of equally long texts."""
+        text = row = 0
+        for length, run in itertools.groupby(self.lengths.tolist() if drop_padding else [tokens] * self.texts):
+            count = len(list(run))
+            if length:
+                self._groups.append((slice(text, text + count), slice(row, row + count * length), length))
+            text, row = text + count, row + count * length
+        self.rows = hidden[mask] if row < mask.numel() else hidden.reshape(-1, hidden.shape[2])
+        """Hidden states ``(rows, hidden)``."""
+        self.text_of_row = torch.arange(self.texts, device=mask.device).repeat_interleave(self.lengths, output_size=row)
+
+    def max(self, *, relu: bool, log: bool, entries: bool = False) -> tuple[Tensor, ...]:
+        """The maxima, after ReLU and log(1 + x) if requested.
+
+        With ``entries`` also row, column and value of the winning scores: the positive ones, or all without ReLU.
+        """
+        pooled, winners = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide), [self._no_entries()]
+        for start, end, scores in self._tiles():
+            best = self._maxima(scores, self.bias[start:end])
+            if entries:
+                learning = best > 0 if relu else ~self.empty[:, None].expand_as(best)
+                text, column = learning.nonzero(as_tuple=True)
+                row = self._winners(scores, text, column)
+                winners.append((row.int(), column.int() + start, best[text, column]))
+            pooled[:, start:end] = best
+        weights = activated(pooled, relu=relu, log=log)
+        return (weights, *map(torch.cat, zip(*winners, strict=True))) if entries else (weights,)
+
+    def sum(self, *, log: bool, dense: list[tuple[int, int]] | None = None) -> tuple[Tensor, ...]:
+        """Sums of the ReLU of the scores, or of its log(1 + x).
+
+        With ``dense`` also row, column and value of the positive scores of tiles where they are few; ``dense`` gets the
+        columns of the other tiles.
+        """
+        pooled, learning = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide), dense is not None
+        positive = [self._no_entries()]
+        for start, end, tile in self._tiles():
+            scores, bias, kept = tile.to(self._wide), self.bias[start:end], None
+            sums = self._maxima(scores, bias)
+            text, column = (~(sums <= 0)).nonzero(as_tuple=True)  # includes NaN
+            sums.zero_()
+            if len(text) < _FEW_TERMS * sums.numel():
+                text_scores = (self._of_texts(scores, text, column) + bias[column, None]).relu_()
+                values = text_scores.log1p() if log else text_scores
+                sums[text, column] = values.sum(1, dtype=None if learning else torch.float64).to(values.dtype)
+                if learning:
+                    entry, token = text_scores.nonzero(as_tuple=True)
+                    kept = self.first_rows[text[entry]] + token, column[entry], text_scores[entry, token]
+            else:
+                scores = scores.add_(bias)  # -inf at padding
+                sample = scores[::16]
+                if learning and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
+                    row, column = (scores > 0).nonzero(as_tuple=True)
+                    kept = row, column, scores[row, column]
+                scores = activated(scores, relu=True, log=log)
+                for texts, rows, tokens in self._groups:
+                    torch.sum(scores[rows].view(-1, tokens, end - start), 1, out=sums[texts])
+            pooled[:, start:end] = sums
+            if kept is not None:
+                positive.append((kept[0].int(), kept[1].int() + start, kept[2]))
+            elif dense is not None:
+                dense.append((start, end))
+        return (pooled, *map(torch.cat, zip(*positive, strict=True)))
+
+    def padded(self) -> Tensor:
+        """The rows ``(texts, tokens, hidden)``: a text ends with copies of its last row, which change no maximum."""
+        last = (self.lengths[:, None] - 1).clamp(min=0)
+        token = torch.arange(self._longest, device=self.rows.device).minimum(last)
+        return self.rows[(self.first_rows[:, None] + token).clamp(max=len(self.rows) - 1)]
+
+    def _tiles(self) -> Iterator[tuple[int, int, Tensor]]:
+        """``(start, end, rows @ weight[start:end].T)``; a tile may overwrite the scores of the one before."""
+        if self.rows.device.type != "cpu":
+            width = _COLUMNS_ON_ACCELERATOR
+        elif by_onednn(self.rows):
+            width = _COLUMNS_OF_ONEDNN
+        else:
+            minimum, maximum = _COLUMNS_ON_CPU
+            width = min(max(_SCORES_ON_CPU // max(len(self.rows), 1) // 64 * 64, minimum), maximum)
+        rows = self.rows.to(self.dtype)
+        onednn = by_onednn(rows)
+        buffer = rows.new_empty(0 if onednn else len(rows) * min(width, len(self.weight)))
+        for start in range(0, len(self.weight), width):
+            end = min(start + width, len(self.weight))
+            columns = self.weight[start:end].to(self.dtype)
+            if onednn:
+                yield start, end, product(rows, columns)
+            else:
+                scores = buffer[: len(rows) * (end - start)].view(len(rows), end - start)
+                yield start, end, torch.mm(rows, columns.t(), out=scores)
+
+    def _maxima(self, scores: Tensor, bias: Tensor) -> Tensor:
+        """Maxima ``(texts, columns)`` of ``scores`` ``(rows, columns)`` with bias; 0 for a text without tokens.
+
+        Scores of padding are set to -inf in place. On the CPU, maxima of runs of tokens come first: a column is read
+        row by row, and rows are pages apart, so that more of them than the processor prefetches are slow to read (85
+        rows of 2,048 columns 7 GB/s, runs of 17 rows 24 GB/s). Runs may overlap, which changes no maximum.
+        """
+        if self.kept is not None:
+            scores.masked_fill_(~self.kept, float("-inf"))
+        pooled = scores.new_zeros(self.texts, scores.shape[1])
+        for texts, rows, tokens in self._groups:
+            of_texts, runs = scores[rows].view(-1, tokens, scores.shape[1]), tokens // _RUN
+            if runs > 1 and scores.device.type == "cpu":
+                step = tokens // runs
+                of_texts = of_texts.unfold(1, tokens - (runs - 1) * step, step).amax(3)
+            torch.amax(of_texts, 1, out=pooled[texts])
+        return pooled.to(self._wide).add_(bias).masked_fill_(self.empty[:, None], 0.0)
+
+    def _winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        """The first row with the maximum of each ``text`` in ``column``, after ``_maxima``; all ``(n,)``."""
+        if len(text) > _FEW_WINNERS * self.texts * scores.shape[1]:
+            tokens = torch.zeros(self.texts, scores.shape[1], dtype=torch.long, device=scores.device)
+            for texts, rows, length in self._groups:  # argmax takes three times as long
+                tokens[texts] = scores[rows].view(-1, length, scores.shape[1]).max(1).indices
+            return self.first_rows[text] + tokens[text, column]
+        chunks = zip(text.split(_CHUNK), column.split(_CHUNK), strict=True)
+        return self.first_rows[text] + torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
+
+    def _of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        """The scores ``(n, tokens)`` of each ``text`` in ``column``, both ``(n,)``, after ``_maxima``."""
+        length = self.lengths[text, None]
+        token = torch.arange(self._longest, device=scores.device)
+        text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
+        return text_scores.masked_fill_(token >= length, float("-inf"))
+
+    def _no_entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        numbers = torch.empty(0, dtype=torch.int32, device=self.rows.device)
+        return numbers, numbers, self.rows.new_empty(0, dtype=self._wide)
+
+
+class _Pooled(torch.autograd.Function):
+    """Pooled scores with gradients, without ever holding ``(rows, vocabulary)``.
+
+    The gradient of a maximum goes to the row that won: one per text and term. For sums, ReLU makes the scores sparse:
+    the positive scores are kept where they are few, and computed again in the backward pass elsewhere (``spans``).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: Pooling, relu: bool,
+        log: bool, screen: Screen | None,
+    ) -> Tensor:  # fmt: skip
+        ctx.log, ctx.spans = log, []
+        ctx.dtype, ctx.text_of_row, ctx.kept = scores.dtype, scores.text_of_row, scores.kept
+        if pooling == "sum":
+            weights, *entries = scores.sum(log=log, dense=ctx.spans)
+        elif screen:
+            weights, *entries = screen.pool(scores, "max", log=log, entries=True)
+        else:
+            weights, *entries = scores.max(relu=relu, log=log, entries=True)
+        ctx.save_for_backward(rows, weight, bias, *entries)
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        rows, weight, bias, row, column, score = ctx.saved_tensors
+        # Products with denormal numbers are slow (2.2 s instead of 1.4 for a backward pass), and a softmax that is
+        # sure of its choice gives gradients that become denormal on their way through the model.
+        gradient = gradients[0]
+        gradient = gradient.masked_fill(gradient.abs() < 1e8 * torch.finfo(gradient.dtype).tiny, 0.0).contiguous()
+        value = gradient[ctx.text_of_row[row.long()], column.long()]
+        value = value / (1 + score) if ctx.log else value
+        d_rows, d_weight, d_bias = entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
+        if ctx.spans:
+            rows, weight = rows.to(ctx.dtype), weight.to(ctx.dtype)
+        for start, end in ctx.spans:
+            scores = (rows @ weight[start:end].t()).to(gradient.dtype).add_(bias[start:end])
+            d_scores = gradient[:, start:end][ctx.text_of_row]
+            d_scores = d_scores if ctx.kept is None else d_scores * ctx.kept
+            d_scores = d_scores / (1 + scores.relu()) if ctx.log else d_scores
+            d_scores = d_scores.where(scores > 0, 0.0)
+            d_bias[start:end] += d_scores.sum(0)
+            d_scores = d_scores.to(ctx.dtype)
+            if d_rows is not None:
+                d_rows += d_scores @ weight[start:end]
+            if d_weight is not None:
+                d_weight[start:end] += d_scores.t() @ rows
+        return d_rows, d_weight, d_bias, None, None, None, None, None
+
+
+def activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
+    """ReLU and log(1 + x) in place, if requested."""
+    scores = scores.relu_() if relu else scores
+    return scores.log1p_() if log else scores
+
+
+def compute_dtype(hidden: Tensor) -> torch.dtype:
+    """Data type of matrix products: that of autocast, or the tensor's own."""
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+
+
+def product(rows: Tensor, weight: Tensor) -> Tensor:
+    """``rows @ weight.T``, both of one data type.
+
+    In float32 on a CPU with AVX-512 by oneDNN, which adds up each score in the same order for any two or more rows and
+    columns (a single one is doubled). The order of MKL, which ``torch.mm`` calls, depends on the shape, and MKL is
+    slower there; with AVX2 it is a tenth faster.
+    """
+    if not by_onednn(rows):
+        return rows @ weight.t()
+    twice = [each.repeat(2, 1) if len(each) == 1 else each for each in (rows, weight)]
+    scores: Tensor = torch.ops.mkldnn._linear_pointwise(*twice, None, "none", [], "")  # noqa: SLF001
+    return scores[: len(rows), : len(weight)]
+
+
+def by_onednn(rows: Tensor) -> bool:
+    """Whether ``product`` adds up the scores of ``rows`` in an order that does not depend on the shape."""
+    return (
+        rows.dtype == torch.float32
+        and rows.device.type == "cpu"
+        and torch.backends.mkldnn.is_available()
+        and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    )
+
+
+def entry_gradients(
+    rows: Tensor, weight: Tensor, entries: tuple[Tensor, Tensor, Tensor], needed: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """Gradients of ``rows``, ``weight`` and ``bias`` if that of ``rows @ weight.T + bias`` is ``entries``:
+    row, column and value of its non-zero elements.
+    """
+    row, column, value = entries
+    d_rows = _weighted_sums(row, len(rows), column, value, weight) if needed[0] else None
+    d_weight = _weighted_sums(column, len(weight), row, value, rows) if needed[1] else None
+    if value.device.type == "cpu":
+        d_bias = value.new_zeros(len(weight)).index_add_(0, column.long(), value)
+    else:  # index_add_ would add in a different order each time
+        ones = value.new_ones(1, 1)
+        d_bias = _weighted_sums(column, len(weight), torch.zeros_like(column), value, ones).squeeze(1)
+    return d_rows, d_weight, d_bias
+
+
+def _weighted_sums(group: Tensor, groups: int, source: Tensor, value: Tensor, vectors: Tensor) -> Tensor:
+    """``out[g]`` = sum of ``value[k] * vectors[source[k]]`` over the k with ``group[k] = g``, always in one order."""
+    order = torch.sort(group, stable=True).indices
+    counts = torch.bincount(group, minlength=groups)
+    starts = counts.cumsum(0) - counts
+    # embedding_bag was faster than torch's CSR product (25-53 ms against 44-82) and exists on every device
+    return functional.embedding_bag(
+        source.long()[order], vectors.to(value.dtype), starts, mode="sum", per_sample_weights=value[order]
+    )

@@ -45,6 +45,7 @@ __all__ = [
     "SIDES",
     "architecture",
     "architecture_named",
+    "objectives",
     "spade",
     "sparterm",
     "splade",

@@ -15,16 +15,8 @@ from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.attribution import Attributing, Shares, largest_shares, pooled_shares
 from encoders.head.token_top_k import max_pool_entries, top_k_per_row
 from encoders.head.vocabulary_head import pool
-from encoders.models.architecture import (
-    Architecture,
-    Labels,
-    Mixture,
-    Objective,
-    Prunable,
-    TermWeighers,
-    Tokens,
-    check_objective,
-)
+from encoders.models.architecture import Architecture, TermWeighers
+from encoders.models.objectives import Labels, Mixture, Objective, Prunable, Tokens, check_objective
 from encoders.models.token_weights import (
     Activation,
     PooledMaskedLM,

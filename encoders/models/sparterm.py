@@ -16,7 +16,8 @@ from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.attribution import Shares, merged_shares, pooled_shares
 from encoders.head.token_top_k import keep_largest
 from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
-from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_objective
+from encoders.models.architecture import Architecture, TermWeighers
+from encoders.models.objectives import Labels, Objective, Tokens, check_objective
 from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, Weighting, unblocked_terms
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

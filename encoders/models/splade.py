@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.attribution import Shares, pooled_shares
-from encoders.head.tiled_scores import Pooling
-from encoders.head.vocabulary_head import Saturation, lexical_pool, pool
+from encoders.head.vocabulary_head import Pooling, Saturation, lexical_pool, pool
 from encoders.models.architecture import Architecture
 from encoders.models.token_weights import (
     BagOfWords,

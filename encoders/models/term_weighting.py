@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TermTable, TowerKind
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.attribution import Shares, merged_shares
-from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_objective
+from encoders.models.architecture import Architecture, TermWeighers
+from encoders.models.objectives import Labels, Objective, Tokens, check_objective
 from encoders.models.token_weights import (
     QUERY_WEIGHTS,
     Activation,

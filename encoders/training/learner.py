@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
 from encoders.models import architecture_named
-from encoders.models.architecture import Objective
+from encoders.models.objectives import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
 from encoders.training.recipe import SIDES, Stage

@@ -15,7 +15,8 @@ from torch.nn import functional
 from encoders.backbone.towers import LanguageModel
 from encoders.encoding.model import LoadedModel
 from encoders.models import architecture_named
-from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
+from encoders.models.architecture import TermWeighers
+from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError
 

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from encoders.encoding.model import LoadedModel
 from encoders.models import architecture_named
-from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
+from encoders.models.architecture import TermWeighers
+from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.training.recipe import SIDES, Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked
 from learned_sparse.core.encoder import Side

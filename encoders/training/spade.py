@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoders.models.architecture import Prunable
+from encoders.models.objectives import Prunable
 from encoders.training.data.batches import StepBatch, Update, labels_of
 from encoders.training.data.examples import Example
 from encoders.training.learner import Learner, begin_stage, trained_parameters

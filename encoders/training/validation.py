@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from encoders.models.architecture import Mixture
+from encoders.models.objectives import Mixture
 from encoders.training.data.examples import Judged
 from encoders.training.data.negatives import bm25_run, draw
 from encoders.training.data.sources import LoadedSource

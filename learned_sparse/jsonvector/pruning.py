@@ -129,7 +129,7 @@ def _copy(
         with open_part(folder / part.file, compress=part.file.endswith(".gz")) as out:
             for _, vector, content in read_objects([source / part.file]):
                 if factors:
-                    vector = {term: round(impact * factors[term]) for term, impact in vector.items()}  # noqa: PLW2901
+                    vector = {term: round(impact * factors[term]) for term, impact in vector.items()}
                 impacts = {
                     term: impact
                     for term, impact in vector.items()

@@ -15,8 +15,7 @@ from encoders.backbone.device import DTYPES
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.head.screen import Screen
-from encoders.head.tiled_scores import TokenRows
-from encoders.head.vocabulary_head import pool
+from encoders.head.vocabulary_head import TiledScores, pool
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.quantize import Quantizer
@@ -92,9 +91,8 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
         terms = sum(int((weights > 0).sum()) for weights in plain) / len(texts)
         candidates = 0.0
         for states, mask in batches:
-            layout = TokenRows(mask, drop_padding=True)
-            decoder = tower.decoder_weight, tower.decoder_bias
-            candidates += int(screen.candidates(layout.select(states), *decoder, layout)[0].sum()) / len(texts)
+            scores = TiledScores(states, mask, tower.decoder_weight, tower.decoder_bias)
+            candidates += int(screen.candidates(scores)[0].sum()) / len(texts)
         seconds = harness.interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
     return seconds, round(terms, 1), round(candidates, 1)
 

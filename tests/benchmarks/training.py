@@ -18,7 +18,7 @@ from encoders.backbone.device import autocast, cpu_has_bf16, process_settings
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.tiled_scores import Pooling
+from encoders.head.vocabulary_head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training import Stage
 from encoders.training.learner import make_optimizer

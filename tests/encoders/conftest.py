@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tests.fake_device import FakeDevice
 
 
@@ -50,11 +49,8 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 @pytest.fixture(params=["as on a CPU", "as on a GPU"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a test of the vocabulary head on the CPU, once with the row layout of CPUs and once with that of GPUs."""
-    from encoders.head import tiled_scores, vocabulary_head
+    from encoders.head.vocabulary_head import TiledScores
 
     if request.param == "as on a GPU":
-
-        def with_padding(mask: Tensor, **_: Any) -> tiled_scores.TokenRows:
-            return tiled_scores.TokenRows(mask, drop_padding=False)
-
-        monkeypatch.setattr(vocabulary_head, "TokenRows", with_padding)
+        with_padding = functools.partialmethod(TiledScores.__init__, drop_padding=False)
+        monkeypatch.setattr(TiledScores, "__init__", with_padding)

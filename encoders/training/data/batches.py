@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from encoders.checkpoints.tokenizer import tokenize_texts
-from encoders.models.architecture import Labels, Tokens
+from encoders.models.objectives import Labels, Tokens
 from encoders.training.data.examples import Example, Examples
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source

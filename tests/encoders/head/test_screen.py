@@ -12,8 +12,7 @@ from torch import Tensor
 
 from encoders.head import screen
 from encoders.head.screen import Screen
-from encoders.head.tiled_scores import Pooling, TiledScores, TokenRows
-from encoders.head.vocabulary_head import pool
+from encoders.head.vocabulary_head import Pooling, TiledScores, pool
 
 DTYPES = (torch.float32, torch.bfloat16)
 SCALES = (1e-42, 1e-38, 1e-30, 1e-19, 1e-3, 1.0, 1e3, 1e18, 1e30, 3e38)
@@ -45,12 +44,11 @@ def both(
     log: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Plain and screened weights, and the candidates."""
-    layout, screened = TokenRows(mask, drop_padding=True), screened or Screen()
-    rows, scores = layout.select(hidden), TiledScores(layout, hidden.dtype)
-    plain = scores.pooled(rows, *decoder, pooling, relu=True, log=log)
-    found = screened._found(rows, *decoder, layout, pooling, log=log)
+    scores, screened = TiledScores(hidden, mask, *decoder), screened or Screen()
+    plain = (scores.max(relu=True, log=log) if pooling == "max" else scores.sum(log=log))[0]
+    found = screened._found(scores, pooling, log=log)
     assert found is not None
-    return plain, found[0], screened.candidates(rows, *decoder, layout)[0]
+    return plain, found[0], screened.candidates(scores)[0]
 
 
 def sparse_model(texts: int = 5, tokens: int = 9, size: int = 64, terms: int = 1300) -> tuple[Tensor, ...]:
@@ -99,8 +97,7 @@ def test_no_term_with_weight_is_missing(data: st.DataObject, dtype: torch.dtype,
     bias = (-scores * (1 + steps)).to(dtype)
     screened = Screen()
     if data.draw(st.booleans()):  # factors from other states
-        layout = TokenRows(mask, drop_padding=True)
-        screened.candidates(layout.select(numbers(3, 4, size)), weight, bias, layout)
+        screened.candidates(TiledScores(numbers(3, 4, size), mask, weight, bias))
     plain, result, candidates = both(hidden, mask, (weight, bias), pooling, screened)
     missing = ~(plain <= 0) & ~candidates  # a sum may be NaN
     assert not missing.any(), (plain[missing], bias)

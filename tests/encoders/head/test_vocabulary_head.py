@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from encoders.head import tiled_scores
-from encoders.head.tiled_scores import Pooling
-from encoders.head.vocabulary_head import Saturation, lexical_pool, pool, pool_columns
+from encoders.head import vocabulary_head
+from encoders.head.vocabulary_head import Pooling, Saturation, lexical_pool, pool, pool_columns
 
 POOLINGS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 LENGTHS = {
@@ -70,7 +69,8 @@ def check(ours: Function, theirs: Function, learned: list[Tensor]) -> None:
 @pytest.fixture(autouse=True)
 def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tile width that does not divide the vocabulary."""
-    monkeypatch.setattr(tiled_scores, "_tile_columns", lambda _: 16)
+    monkeypatch.setattr(vocabulary_head, "_COLUMNS_OF_ONEDNN", 16)
+    monkeypatch.setattr(vocabulary_head, "_COLUMNS_ON_CPU", (16, 16))
 
 
 @pytest.mark.usefixtures("layout")
@@ -98,11 +98,10 @@ def test_both_backward_passes_of_sums_are_tested() -> None:
     """Few positive scores let every tile keep its entries; many let no tile keep them."""
     for shift in SHIFTS[::2]:
         hidden, mask, weight, bias = inputs(LENGTHS["padded"], shift=shift)
-        layout = tiled_scores.TokenRows(mask, drop_padding=True)
-        tiles = tiled_scores.TiledScores(layout, torch.float32)
+        spans: list[tuple[int, int]] = []
         with torch.no_grad():
-            _, entries, spans = tiles.sum_and_entries(layout.select(hidden), weight, bias, log=True)
-        assert (len(entries[0]) > 0) == (shift < 0)
+            rows = vocabulary_head.TiledScores(hidden, mask, weight, bias).sum(log=True, dense=spans)[1]
+        assert (len(rows) > 0) == (shift < 0)
         assert spans == ([] if shift < 0 else [(0, 16), (16, 32), (32, 48), (48, 53)])
 
 

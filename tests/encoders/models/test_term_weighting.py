@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from encoders.models import ARCHITECTURES
-from encoders.models.architecture import Labels, Tokens
+from encoders.models.objectives import Labels, Tokens
 from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
 from encoders.training import Stage

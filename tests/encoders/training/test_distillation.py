@@ -12,7 +12,8 @@ import torch
 from sentence_transformers.sparse_encoder import losses as peers
 from torch import Tensor, nn
 
-from encoders.models.architecture import Labels, TermWeighers
+from encoders.models.architecture import TermWeighers
+from encoders.models.objectives import Labels
 from encoders.training import Recipe
 from encoders.training.objective import RankingObjective, distillation_losses
 from encoders.training.recipe import Distillation, Rank

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from encoders.models.architecture import Mixture
+from encoders.models.objectives import Mixture
 from encoders.training import Negatives, Recipe, Source, Validation, load_recipe, recipe_splits
 from encoders.training.data.batches import Batches
 from encoders.training.data.sources import LoadedSource, load_source

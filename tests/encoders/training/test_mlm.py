@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from encoders.encoding.model import new_model
-from encoders.models.architecture import Tokens
+from encoders.models.objectives import Tokens
 from encoders.training import Recipe, Stage
 from encoders.training.mlm import MaskedLMObjective
 from learned_sparse.core.errors import LearnedSparseError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.models.architecture import Prunable
+from encoders.models.objectives import Prunable
 from encoders.training import Recipe, SpaDEOptions, Stage
 from encoders.training.recipe import Pruning
 from encoders.training.spade import Pruner

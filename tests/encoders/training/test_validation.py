@@ -17,7 +17,7 @@ import torch
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import load_checkpoint, new_model
 from encoders.models import SIDES
-from encoders.models.architecture import Mixture
+from encoders.models.objectives import Mixture
 from encoders.training import Recipe, validation
 from encoders.training.session import Session, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores

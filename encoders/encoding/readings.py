@@ -1,65 +1,17 @@
-"""Texts of similar length as padded batches; the largest weights of sparse rows, and where they come from."""
+"""The largest weights of sparse rows, and where they come from; without torch."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
 
 Entry = tuple[int, Share]
 """A dimension, and the contribution of one token to its weight."""
-
-
-def batch_limits(batch_size: str | int, max_texts: int) -> tuple[int | None, int]:
-    """At most so many tokens (padding included) and so many texts; ``max_texts`` if tokens are counted.
-
-    >>> batch_limits("4096t", 900), batch_limits(32, 900)
-    ((4096, 900), (None, 32))
-    """
-    match = re.fullmatch(r"([1-9]\d*)(t?)", str(batch_size))
-    if match is None:
-        raise LearnedSparseError(f"batch size {batch_size!r}: give a number of texts (32) or of tokens (4096t)")
-    return (int(match[1]), max_texts) if match[2] else (None, int(match[1]))
-
-
-def batches(lengths: npt.NDArray[np.int64], max_tokens: int | None, max_texts: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Indices of texts with these ``lengths``, longest first; a text of more than ``max_tokens`` is a batch alone."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        longest = max(int(lengths[order[start]]), 1)
-        texts = max_texts if max_tokens is None else min(max(max_tokens // longest, 1), max_texts)
-        yield order[start : start + texts]
-        start += texts
-
-
-def pad(
-    tokens: npt.NDArray[np.int64],
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int64],
-    padding_id: int,
-    width: int | None = None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """``input_ids`` and ``attention_mask``, ``(texts, width)``, padded on the right; ``width``: default the longest.
-
-    Text ``i`` has the ``lengths[i]`` tokens from ``starts[i]`` on in ``tokens``.
-
-    >>> ids, mask = pad(np.array([7, 8, 9]), np.array([0, 1]), np.array([1, 2]), 0)
-    >>> ids.tolist(), mask.tolist()
-    ([[7, 0], [8, 9]], [[1, 0], [1, 1]])
-    """
-    columns = np.arange(max(1, int(lengths.max()) if width is None else width))
-    mask = columns < lengths[:, None]
-    ids = np.full(mask.shape, padding_id)
-    ids[mask] = tokens[(starts[:, None] + columns)[mask]]
-    return ids, mask.astype(np.int64)
 
 
 def keep_top_k(batch: SparseBatch, k: int) -> SparseBatch:
