@@ -23,8 +23,7 @@ from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
 from encoders.training.data.texts import TextStores
 from encoders.training.learner import Learner, learning_rate_share
-from encoders.training.recipe import Recipe, Stage, spade_options
-from encoders.training.recipe_file import Changes, load_recipe, to_mapping
+from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, spade_options, to_mapping
 from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session, Stopping
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
 from encoders.training.validation import HeldOut, Validator, hold_out

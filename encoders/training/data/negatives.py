@@ -207,10 +207,9 @@ def search_pool(
     examples: JudgedExamples, negatives: NegativeSource, seed: Sequence[int]
 ) -> tuple[list[Query], TextStore]:
     """The queries and documents of one mining, drawn with ``seed``."""
-    chosen = draw(examples.positives, negatives.queries, (), seed)
-    positives = [id for query in chosen for id in examples.positives[query]]
+    positives = [id for ids in examples.positives.values() for id in ids]
     pool = draw(examples.texts.ids, negatives.pool, positives, seed)
-    return [Query(id, examples.queries[id]) for id in chosen], TextStore(examples.texts, keep=set(pool))
+    return [Query(id, examples.queries[id]) for id in examples.positives], TextStore(examples.texts, keep=set(pool))
 
 
 def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Sequence[int]) -> list[str]:

@@ -104,10 +104,10 @@ def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> 
 
 
 def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
-    settings = Negatives(kind="self", pool=1, queries=1)
+    settings = Negatives(kind="self", pool=1)
     queries, pool = search_pool(examples(), settings, [0])
-    assert len(queries) == 1
-    assert set(POSITIVES[queries[0].id]) <= set(pool.ids)
+    assert [query.id for query in queries] == list(POSITIVES)
+    assert {"a", "b", "c"} <= set(pool.ids)
     assert search_pool(examples(), settings, [0])[1].ids == pool.ids
 
 
