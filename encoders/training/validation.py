@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from encoders.models.architecture import Mixture
 from encoders.training.data.examples import Judged
+from encoders.training.data.mining import Vectors
 from encoders.training.data.negatives import bm25_run, draw
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import IfMain, TextStore, TextStores, call, query_key, text_key
+from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
 from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
 Encode = Callable[[Side, Sequence[str], str | None], Vectors]
 """``(side, texts, component)`` to weights; component None: the whole model."""
 Floats = npt.NDArray[np.float64]
@@ -97,7 +97,6 @@ class Validator:
         *,
         stores: TextStores | None = None,
         held_out: HeldOut | None = None,
-        if_main: IfMain = call,
     ) -> None:
         """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` for settings with ``holdout``."""
         stores = stores or TextStores()
@@ -117,7 +116,7 @@ class Validator:
             queries = [Query(id, text) for id, text in self._queries.items()]
             digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
             path = run_file(collection.name, f"validation-{digest}", "bm25")  # other queries have another file
-            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path, if_main=if_main)
+            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path)
             run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = TextStore(chain(documents, extra), keep=ids)
@@ -151,17 +150,15 @@ class Validator:
             terms = np.bincount(vectors.indices[vectors.data > 0], minlength=vectors.shape[1])
             counts[side] = counts.get(side, 0) + np.append(terms, vectors.shape[0]).astype(float)
 
-        rank = session.ranking(None, component, count)  # all processes, each its share of the documents
-        run = rank([Query(id, text) for id, text in self._queries.items()], self._pool, DEPTH)
+        queries = [Query(id, text) for id, text in self._queries.items()]
+        run = session.rank(queries, self._pool, DEPTH, component=component, observe=count)
         own = counts.get("document", np.zeros_like(counts["query"]))  # a process may have no documents
-        queries, documents = (
-            sums[:-1] / sums[-1] for sums in (counts["query"], session.gather_array(own[None]).sum(axis=0))
-        )
+        sums = {"query": counts["query"], "document": session.gather_array(own[None]).sum(axis=0)}
+        terms = {side: of_side[:-1] / of_side[-1] for side, of_side in sums.items()}
         measures = {
             "nDCG@10": (ndcg(run, self.positives, DEPTH), 6),
-            "terms per query": (queries.sum(), 4),
-            "terms per document": (documents.sum(), 4),
-            "FLOPS": (queries @ documents, 4),
+            **{f"terms per {side}": (of_side.sum(), 4) for side, of_side in terms.items()},
+            "FLOPS": (terms["query"] @ terms["document"], 4),
         }
         others = {name: round(float(value), digits) for name, (value, digits) in measures.items()}
         return mean_reciprocal_rank(run, self.positives, DEPTH), None, others

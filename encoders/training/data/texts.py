@@ -7,18 +7,20 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
+from accelerate import PartialState
+
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 
-IfMain = Callable[[Callable[[], object]], None]
-"""Calls its argument in the main process while the other processes wait."""
 
-
-def call(action: Callable[[], object]) -> None:
-    """``IfMain`` of a single process."""
-    action()
+def if_main(action: Callable[[], object]) -> None:
+    """Do ``action`` in the main process of a training, while the other processes wait."""
+    state = PartialState()
+    if state.is_main_process:
+        action()
+    state.wait_for_everyone()
 
 
 def text_key(text: str) -> int:

@@ -14,9 +14,9 @@ import yaml
 
 from encoders.train import main
 from encoders.training import Recipe, load_recipe, recipe_names, spade_options, stated, to_mapping, train
-from encoders.training.loop import make_learner
+from encoders.training.loop import Stopping, make_learner
 from encoders.training.recipe import differences, resolved
-from encoders.training.session import Session, Stopping
+from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
 
