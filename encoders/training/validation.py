@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,7 @@ import numpy.typing as npt
 
 from encoders.models.architecture import Mixture
 from encoders.training.data.examples import Judged
-from encoders.training.data.mining import Vectors
-from encoders.training.data.negatives import bm25_run, draw
+from encoders.training.data.negatives import Vectors, bm25_run, draw
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
 from encoders.training.recipe import Validation
@@ -102,13 +102,14 @@ class Validator:
         stores = stores or TextStores()
         collection = load_collection(settings.collection)
         expanded = None if held_out is None else held_out.expanded
-        documents = stores.documents(collection, expanded=expanded)  # several times: all of them may not fit in memory
-        known = dict.fromkeys(document.id for document in documents)
+        # read several times: all of them may not fit in memory
+        documents = partial(stores.documents, collection, expanded)
+        known = dict.fromkeys(document.id for document in documents())
         extra: Sequence[Document] = ()
         if held_out is None:
             self._queries, self.positives = _of_split(settings, collection, known, seed)
         else:
-            self._queries, self.positives, extra = _of_training(held_out, documents)
+            self._queries, self.positives, extra = _of_training(held_out, documents())
         relevant, run = {id for ids in self.positives.values() for id in ids}, None
         if settings.bm25 is None:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
@@ -119,14 +120,14 @@ class Validator:
             found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path)
             run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
-        self._pool = TextStore(chain(documents, extra), keep=ids)
+        self._pool = TextStore(chain(documents(), extra), keep=ids)
         self._candidates = run if settings.rerank else None
         self.mixtures = mixtures
 
     def fingerprint(self) -> str:
         """Hash of the queries, the judgements, the pool and the documents to re-rank."""
         digest = hashlib.blake2b(json.dumps([self._queries, self.positives]).encode(), digest_size=16)
-        digest.update(self._pool.fingerprint().encode())
+        digest.update(self._pool.fingerprint.encode())
         if self._candidates is not None:
             digest.update(json.dumps(self._candidates).encode())
         return digest.hexdigest()

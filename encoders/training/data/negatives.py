@@ -1,4 +1,8 @@
-"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained or another one."""
+"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained or another one.
+
+Mining finds the best documents of each query by exact dot products: block by block, on all processes, in bounded
+memory.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
-from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import TextStore, if_main, text_key
 from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import TRAINING_INDEX, index_folder, read_json, run_file, write_json
 from learned_sparse.core.locks import locked
 from learned_sparse.core.records import EXPANDED, Document, Query
 
+Run = Mapping[str, Sequence[tuple[str, float]]]
+"""Query id to ``(document id, score)``, best first."""
+Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
+_CELLS = 4_000_000
+"""Scores that mining holds at a time."""
 MINED = ("self", "checkpoint")
 """Kinds of sources that a model searches while a stage runs."""
 Rank = Callable[[NegativeSource, Sequence[Query], TextStore, int], Run]
@@ -115,7 +126,7 @@ class NegativeSampler:
             collection, _, split = source.name.partition("/")
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            run = bm25_run(queries, examples.texts, part.ranks[1], collection=collection, run=where)
+            run = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, run=where)
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "
@@ -140,12 +151,14 @@ def hard_negatives(run: Run, examples: JudgedExamples, negatives: NegativeSource
             if id not in examples.texts:
                 raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")
         candidates[query] = [
-            id for id in ids if text_key(examples.texts[id]) not in relevant and not examples.texts.is_empty(id)
+            id for id in ids if text_key(examples.texts[id]) not in relevant and examples.texts[id].strip()
         ]
     return candidates
 
 
-def bm25_run(queries: Sequence[Query], texts: Iterable[Document], depth: int, *, collection: str, run: Path) -> Run:
+def bm25_run(
+    queries: Sequence[Query], texts: Callable[[], Iterable[Document]], depth: int, *, collection: str, run: Path
+) -> Run:
     """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4); the file ``run`` keeps the results.
 
     Documents are indexed without their expansion text, so that all models get the same candidates. JSON files beside
@@ -154,7 +167,7 @@ def bm25_run(queries: Sequence[Query], texts: Iterable[Document], depth: int, *,
     """
     index = index_folder(collection, TRAINING_INDEX)
     digests = {"texts": hashlib.blake2b(digest_size=16), "queries": hashlib.blake2b(digest_size=16)}
-    for document in texts:
+    for document in texts():
         plain = document.text.partition(EXPANDED)[0]
         digests["texts"].update(f"{document.id}\0{plain}\0".encode("utf-8", "surrogatepass"))
     asked = "\0".join(f"{query.id}\0{query.text}" for query in queries)
@@ -172,7 +185,7 @@ def bm25_run(queries: Sequence[Query], texts: Iterable[Document], depth: int, *,
         from learned_sparse.index.build import build_bm25_index
         from learned_sparse.lucene.searchers import search_bm25
 
-        documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts)
+        documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
         make(index, {"texts": made_from["texts"]}, lambda: build_bm25_index(documents, index, overwrite=True))
         write_run(run, search_bm25(index, list(queries), depth), "bm25")
 
@@ -202,3 +215,48 @@ def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Seq
     drawn = rng.choice(len(all_ids), size=count, replace=False)
     kept = {all_ids[int(index)] for index in drawn} | set(always)
     return [id for id in all_ids if id in kept]
+
+
+def best_documents(
+    encode: Callable[[Side, Sequence[str]], Vectors],
+    queries: Sequence[Query],
+    pool: TextStore,
+    depth: int,
+    *,
+    process: int = 0,
+    processes: int = 1,
+    gather: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = lambda array: array,
+    block: int = 8192,
+) -> dict[str, list[tuple[str, float]]]:
+    """The ``depth`` best documents of ``pool`` for each query by dot product, the same in every process.
+
+    Equal scores are ordered by document id; scores of 0 are no hits. Each process encodes and searches every
+    ``processes``-th block of ``block`` documents; ``gather`` turns an array ``(1, ...)`` of this process into that of
+    all, ``(processes, ...)``. Memory: one block of vectors, and 8 bytes for each of ``depth`` hits of each query.
+    """
+    order = sorted(range(len(pool)), key=pool.ids.__getitem__, reverse=True)
+    position = np.empty(len(pool), np.int64)
+    position[order] = np.arange(len(pool))
+    # a hit is one number: the bits of its score, which for positive floats order as the floats do, then its position
+    best = np.zeros((len(queries), depth), np.int64)
+    vectors, at_once = encode("query", [query.text for query in queries]), max(1, _CELLS // block)
+    starts = range(process * block, len(pool), processes * block)
+    for start in tqdm(starts, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
+        documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
+        for first in range(0, len(queries), at_once):
+            rows = slice(first, first + at_once)
+            scores = (vectors[rows] @ documents).toarray().astype(np.float32)
+            hits = np.where(
+                scores > 0, scores.view(np.int32).astype(np.int64) << 32 | position[start : start + block], 0
+            )
+            best[rows] = _largest(np.hstack([best[rows], hits]), depth)
+    best = np.sort(_largest(np.hstack(list(gather(best[None]))), depth), axis=1)[:, ::-1]
+    scores = (best >> 32).astype(np.int32).view(np.float32)
+    return {
+        query.id: [(pool.ids[order[hit & 0xFFFFFFFF]], score) for hit, score in zip(hits, of_hits, strict=True) if hit]
+        for query, hits, of_hits in zip(queries, best.tolist(), scores.tolist(), strict=True)
+    }
+
+
+def _largest(hits: npt.NDArray[np.int64], depth: int) -> npt.NDArray[np.int64]:
+    return np.partition(hits, hits.shape[1] - depth, axis=1)[:, hits.shape[1] - depth :]

@@ -193,7 +193,7 @@ def test_bm25_indexes_and_searches_once_per_collection(tmp_path: Path, tmp_home:
     run, bees = tmp_path / "runs" / "bm25.txt", [Query("q", "bees in hives")]
 
     def searched(texts: dict[str, str], queries: list[Query] = bees) -> list[str]:
-        hits = bm25_run(queries, judged(texts).texts, 10, collection="toy", run=run)
+        hits = bm25_run(queries, judged(texts).texts.__iter__, 10, collection="toy", run=run)
         assert hard_negatives(hits, judged(texts), Negatives(), Path("run"))["q"] == [
             id for id, _ in hits["q"] if id != "d2"
         ]
@@ -215,4 +215,4 @@ def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> N
     first, second = (load_source(source, Negatives(kind="none"), stores).examples for source in sources)
     assert isinstance(first, JudgedExamples)
     assert isinstance(second, JudgedExamples)
-    assert first.texts is second.texts is stores.documents(load_collection(tiny_collection))
+    assert first.texts is second.texts is stores.texts(load_collection(tiny_collection))
