@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from encoders.training.recipe import (
+    Changes,
     CoTraining,
     Negatives,
     Recipe,
@@ -17,15 +18,12 @@ from encoders.training.recipe import (
     SparTermOptions,
     Stage,
     Validation,
-    spade_options,
-)
-from encoders.training.recipe_file import (
-    Changes,
     data_source,
     load_recipe,
     recipe_names,
     recipe_splits,
     recipe_values,
+    spade_options,
     stated,
     to_mapping,
 )

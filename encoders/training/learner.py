@@ -51,9 +51,12 @@ class Learner:
             return self.update(batch.step, batch.updates[0])
 
     def update(self, step: int, batch: Update) -> dict[str, float]:
-        """Update the weights once on ``batch``, with the schedules of ``step``; returns the values to log."""
+        """Update the weights once on ``batch``, with the schedules of ``step`` (from 0); returns the values to log.
+
+        The share of lambda in force is ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
+        """
         stage, session, labels, log = self.stage, self._session, labels_of(batch.examples), dict[str, Tensor]()
-        ramps = {side: quadratic_ramp(step, stage.ramp_steps(side)) for side in SIDES}
+        ramps = {side: min(1.0, (step + 1) / max(1, stage.ramp_steps(side))) ** 2 for side in SIDES}
 
         def loss(outputs: Outputs) -> Tensor:
             total, parts = total_loss(self.objective.losses(outputs, labels), outputs, stage.regularizer, ramps)
@@ -92,74 +95,57 @@ class Learner:
 def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
     """Parameters of the objective's towers in the part of the model that the stage trains, each once."""
     part = architecture_named(model.architecture).part(model.weighers, stage.component)
-    of_towers = _ids(
-        p for name in objective.towers if name in model.towers for p in model.towers[name].trainable_parameters()
-    )
-    parameters = [*part.document.parameters(), *part.query.parameters()]
-    return list({id(parameter): parameter for parameter in parameters if id(parameter) in of_towers}.values())
+    towers = [model.towers[name] for name in objective.towers if name in model.towers]
+    trainable = {parameter for tower in towers for parameter in tower.trainable_parameters()}
+    return [p for p in dict.fromkeys([*part.document.parameters(), *part.query.parameters()]) if p in trainable]
 
 
 def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """Freeze all but the ``trained`` parameters, switch the model to training, and make a fresh optimizer."""
-    ids = _ids(trained)
-    for parameter in model.weighers.parameters():
-        parameter.requires_grad_(id(parameter) in ids)
-    begin_training(model, dropout=stage.dropout)
-    return make_optimizer(stage, trained, _learning_rates(stage, model))
+    """Freeze all but the ``trained`` parameters, switch the model to training, and make a fresh optimizer.
 
-
-def begin_training(model: LoadedModel, *, dropout: bool) -> None:
-    """Put the model in training mode; without ``dropout`` its towers, which hold all dropout, stay in evaluation mode.
-
-    A side in training mode leaves out steps that have no gradient, such as binarising.
+    Without ``dropout`` the towers, which hold all dropout, stay in evaluation mode. A side in training mode leaves out
+    steps that have no gradient, such as binarising. Learning rates of heads override those of components.
     """
+    for parameter in model.weighers.parameters():
+        parameter.requires_grad_(False)
+    for parameter in trained:
+        parameter.requires_grad_(True)
     model.weighers.train()
-    if not dropout:
-        for tower in model.towers.values():
-            tower.eval()
-            for module in tower.modules():  # transformers computes layers again in training mode only
-                module.training = bool(getattr(module, "gradient_checkpointing", False))
+    for module in (module for tower in model.towers.values() for module in tower.modules() if not stage.dropout):
+        # transformers computes layers again in training mode only
+        module.training = bool(getattr(module, "gradient_checkpointing", False))
+    family, rates = architecture_named(model.architecture), dict[nn.Parameter, float]()
+    for name, rate in sorted(stage.learning_rates.items(), key=lambda item: item[0] == "head"):
+        known = family.components(model.weighers.document)
+        if rate is None:
+            continue
+        if name == "head":
+            parameters = [parameter for tower in model.towers.values() for parameter in tower.new_parameters()]
+        elif name in known:
+            parameters = list(family.part(model.weighers, name).parameters())
+        else:
+            hint = did_you_mean(name, [*known, "head"])
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {name!r}{hint}")
+        if not parameters:
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: {name}: no tower has a head of its own")
+        rates |= dict.fromkeys(parameters, rate)
+    return make_optimizer(stage, trained, rates)
 
 
 def make_optimizer(
-    stage: Stage, parameters: Iterable[nn.Parameter], rates: Mapping[int, float]
+    stage: Stage, parameters: Iterable[nn.Parameter], rates: Mapping[nn.Parameter, float]
 ) -> torch.optim.Optimizer:
-    """A fresh optimizer over ``parameters`` with the stage's learning rate, or that of ``rates`` by parameter id."""
+    """A fresh optimizer over ``parameters`` with the stage's learning rate, or that of ``rates``."""
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for parameter in parameters:
         # as usual with BERT, biases and LayerNorm (the one-dimensional parameters) do not decay
-        key = (rates.get(id(parameter), stage.learning_rate), parameter.ndim > 1)
-        groups.setdefault(key, []).append(parameter)
+        groups.setdefault((rates.get(parameter, stage.learning_rate), parameter.ndim > 1), []).append(parameter)
     described = [
         {"params": group, "lr": rate, "full_rate": rate, "weight_decay": stage.weight_decay if decays else 0.0}
         for (rate, decays), group in groups.items()
     ]
     # fused: one pass over each parameter, and no copies of all of them
     return _KINDS[stage.optimizer](described, lr=stage.learning_rate, fused=True)
-
-
-def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
-    """Learning rates that differ from the stage's, by parameter id; rates of heads override those of components."""
-    family = architecture_named(model.architecture)
-    rates: dict[int, float] = {}
-    given = {name: rate for name, rate in stage.learning_rates.items() if rate is not None}
-    head_rate = given.pop("head", None)
-    for component, rate in given.items():
-        known = family.components(model.weighers.document)
-        if component not in known:
-            hint = did_you_mean(component, [*known, "head"])
-            raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {component!r}{hint}")
-        rates |= dict.fromkeys(_ids(family.part(model.weighers, component).parameters()), rate)
-    if head_rate is not None:
-        new = _ids(parameter for tower in model.towers.values() for parameter in tower.new_parameters())
-        if not new:
-            raise LearnedSparseError(f"stage {stage.name}: learning_rates: head: no tower has a head of its own")
-        rates |= dict.fromkeys(new, head_rate)
-    return rates
-
-
-def _ids(parameters: Iterable[nn.Parameter]) -> set[int]:
-    return {id(parameter) for parameter in parameters}
 
 
 def learning_rate_share(stage: Stage, step: int) -> float:
@@ -173,15 +159,6 @@ def learning_rate_share(stage: Stage, step: int) -> float:
     if step < warm_up:
         return (step + 1) / warm_up
     return (steps - step) / max(1, steps - warm_up) if stage.decay else 1.0
-
-
-def quadratic_ramp(step: int, ramp_steps: int) -> float:
-    """The share of lambda in force at ``step`` (from 0): ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
-
-    >>> [quadratic_ramp(step, 4) for step in (0, 1, 3, 4)]
-    [0.0625, 0.25, 1.0, 1.0]
-    """
-    return 1.0 if ramp_steps <= 0 else min(1.0, (step + 1) / ramp_steps) ** 2
 
 
 def over_batch(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 import random
+import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +22,13 @@ from encoders.backbone.device import process_settings, random_state
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.model import save_checkpoint
 from encoders.models.token_weights import QUERY_WEIGHTS
-from encoders.training.data.batches import Batches, Sampler, StepBatch
+from encoders.training.data.batches import Batches, StepBatch
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
-from encoders.training.data.texts import TextStores
+from encoders.training.data.texts import TextStores, if_main
 from encoders.training.learner import Learner, learning_rate_share
-from encoders.training.recipe import Recipe, Stage, spade_options
-from encoders.training.recipe_file import Changes, load_recipe, to_mapping
-from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session, Stopping
+from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, spade_options, to_mapping
+from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
 from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
@@ -34,6 +37,8 @@ from learned_sparse.jsonvector.manifest import versions
 
 if TYPE_CHECKING:
     from encoders.training.spade import CoLearner
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,19 +130,54 @@ def _report(checkpoint: Path, progress: Progress, *, finished: bool, written: bo
     )
 
 
+class Stopping:
+    """Whether to end a run early: when ``max_seconds`` have passed, or by a signal, which sets ``interrupted``."""
+
+    def __init__(self, max_seconds: float | None, session: Session) -> None:
+        self.interrupted = False
+        self._until = math.inf if max_seconds is None else time.monotonic() + max_seconds
+        self._session = session
+
+    def now(self) -> bool:
+        """Whether to end after this step; the same in all processes."""
+        stop = self.interrupted or time.monotonic() >= self._until
+        votes = torch.tensor([float(stop), float(self.interrupted)], device=self._session.device)
+        stops, interruptions = self._session.sum(votes).tolist()
+        self.interrupted = interruptions > 0
+        return bool(stops > 0)
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """In the ``with`` block, Ctrl-C and SIGTERM end the run after the current step, a second one at once."""
+        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+
+        def interrupt(*_: object) -> None:
+            self.interrupted = True
+            restore()
+            _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        before = {number: signal.signal(number, interrupt) for number in numbers}
+        try:
+            yield
+        finally:
+            restore()
+
+
 def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
     """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
     session.use_settings(stage)
     options, pruner = spade_options(stage), None
+    if options.pruning is None and options.cotraining is None:
+        return Learner(stage, session)
+    from encoders.training.spade import CoLearner, Pruner
+
     if options.pruning is not None:
-        from encoders.training.spade import Pruner
-
         pruner = Pruner(stage, session.family.prunable(session.model.weighers.document), session.sum)
-    if options.cotraining is not None:
-        from encoders.training.spade import CoLearner
-
-        return CoLearner(stage, options, session, pruner)
-    return Learner(stage, session, pruner)
+    return Learner(stage, session, pruner) if options.cotraining is None else CoLearner(stage, options, session, pruner)
 
 
 class _Run:
@@ -155,15 +195,15 @@ class _Run:
         """Read the data and check them against ``progress``; then start the log."""
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
-        expanded = session.family.uses_expanded(settings)
-        stores = TextStores(expanded=expanded, on_bad_line=recipe.on_bad_line)
+        stores = TextStores(expanded=session.family.uses_expanded(settings), on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
         self._held_out: HeldOut | None = None
-        if validation is not None and validation.holdout is not None:
-            self._sources, self._held_out = hold_out(self._sources, validation)
-        mixtures = session.family.mixtures(settings) if recipe.mix else ()
-        options: dict[str, Any] = {"stores": stores, "held_out": self._held_out, "if_main": session.if_main}
-        self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **options)
+        self._validator: Validator | None = None
+        if validation is not None:
+            if validation.holdout is not None:
+                self._sources, self._held_out = hold_out(self._sources, validation)
+            mixtures = session.family.mixtures(settings) if recipe.mix else ()
+            self._validator = Validator(validation, recipe.seed, mixtures, stores=stores, held_out=self._held_out)
         fingerprints = {"tokenizer": tokenizer_sha256(session.model.tokenizer)}  # of the contents that a run reads
         for number, part in enumerate(self._sources):
             fingerprints[f"data.{number}"] = part.examples.fingerprint
@@ -183,26 +223,23 @@ class _Run:
                         f"stage {stage.name}: distillation: data: {part.name}: no teacher's scores; give the source "
                         "'scores' (python -m encoders.teach makes them)"
                     )
-        self._negatives = self._sampler(recipe.stages[progress.stage])
+        first = recipe.negatives_of(recipe.stages[progress.stage])  # an error in them leaves the folder as it is
+        self._negatives = NegativeSampler(first, self._sources, folder.mined)
         is_main = session.processes.is_main_process
-        session.if_main(lambda: folder.start(overwrite=overwrite))
+        if_main(lambda: folder.start(overwrite=overwrite))
         session.processes.init_trackers(recipe.model, config={"recipe": json.dumps(to_mapping(recipe))})
         log, steps = folder.log if is_main else Path(os.devnull), [stage.steps for stage in recipe.stages]
         self._journal = Journal(log, quiet=quiet or not is_main, track=session.processes.log, stages=steps)
         self._started = time.monotonic()
-
-    def _sampler(self, stage: Stage) -> NegativeSampler:
-        negatives = self._recipe.negatives_of(stage)
-        return NegativeSampler(negatives, self._sources, self._folder.mined, self._session.if_main)
 
     def run(self) -> TrainingReport:
         resumed = self._folder.state if self._folder.state.exists() else None
         stages = self._recipe.stages
         try:
             for number in range(self._progress.stage, len(stages)):
-                if number > self._progress.stage:  # scores of different stages are not comparable
+                done = self._progress
+                if number > done.stage:  # scores of different stages are not comparable
                     self._load_best()
-                    done = self._progress
                     self._progress = Progress(
                         stage=number, steps_before=done.steps_before + done.step, seconds=done.seconds,
                         recipe=done.recipe, data=done.data, versions=done.versions,
@@ -224,19 +261,32 @@ class _Run:
             load_weights(self._folder.best(self._progress), self._session.model.weighers)
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
-        """Train ``stage`` from the current step; returns whether it was completed."""
-        self._learner = make_learner(stage, self._session)
-        if self._recipe.negatives_of(stage) != self._negatives.settings:
-            self._negatives = self._sampler(stage)
+        """Train ``stage`` from the current step, and from the state ``resumed``; returns whether it was completed."""
+        recipe, session, number = self._recipe, self._session, self._progress.stage
+        self._learner = learner = make_learner(stage, session)
+        if recipe.negatives_of(stage) != self._negatives.settings:
+            self._negatives = NegativeSampler(recipe.negatives_of(stage), self._sources, self._folder.mined)
         if resumed is not None:
-            self._restore(resumed)
+            process, path = (session.process_index, session.num_processes), resumed / "state.safetensors"
+            counts = load_state(path, session.model.weighers, learner.optimizer, session.device, *process)
+            if learner.pruner is not None and session.processes.is_main_process:
+                learner.pruner.restore(counts, session.device)
+            self._negatives.restore(resumed)
         self._journal.start(stage.name, self._progress.step, stage.steps)
         while not self._is_done(stage):
-            start = self._progress.step
-            if self._learner.ranks and self._negatives.is_due(start, self._progress.mined_at):
-                self._mine(stage, start)
-            end = self._negatives.next_due(start, stage.steps)
-            for batch in self._batches(stage).stream(range(start, end)):
+            start, mined_at = self._progress.step, self._progress.mined_at
+            if learner.ranks and self._negatives.is_due(start, mined_at):
+                searched = self._negatives.mine(
+                    lambda part, *search: session.rank(*search, checkpoint=part.checkpoint, component=stage.component),
+                    [recipe.seed, number, start], again=mined_at is not None,
+                )  # fmt: skip
+                self._progress = replace(self._progress, mined_at=start)
+                self._log({"mined queries": searched})
+            batches = Batches(
+                self._negatives.examples(), stage, session.model.tokenizer, recipe.max_length, seed=recipe.seed,
+                number=number, process=session.process_index, processes=session.num_processes, device=session.device,
+            )  # fmt: skip
+            for batch in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
                 self._one_step(stage, batch)
                 if self._stopping.now():
                     self._save()
@@ -279,46 +329,20 @@ class _Run:
         validator, session, progress = self._validator, self._session, self._progress
         if validator is None or not self._learner.ranks or stage.validate_every == 0:
             return
-        score, mixture, others = validator.score(session, stage.component)
-        self._log_validation(score, mixture, others)
+        score, mixture = self._score(validator, stage.component)
         if progress.step < stage.full_lambda_step:
             return  # the weights are less sparse than the recipe wants; later ones do not compare
         if progress.best_score is None or score > progress.best_score:  # equal scores keep the earlier weights
             self._progress = replace(progress, best_score=score, best_step=progress.step, mixture=mixture, stale=0)
-            session.if_main(lambda: save_weights(self._folder.best(self._progress), session.model.weighers))
+            if_main(lambda: save_weights(self._folder.best(self._progress), session.model.weighers))
         else:
             self._progress = replace(progress, stale=progress.stale + 1)
 
-    def _log_validation(self, score: float, mixture: Mapping[str, Any] | None, others: Mapping[str, float]) -> None:
+    def _score(self, validator: Validator, component: str | None) -> tuple[float, Mapping[str, Any] | None]:
+        score, mixture, others = validator.score(self._session, component)
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
         self._log({"MRR@10": round(score, 6), **mixed, **others})
-
-    def _mine(self, stage: Stage, step: int) -> None:
-        seed, session = [self._recipe.seed, self._progress.stage, step], self._session
-        searched = self._negatives.mine(
-            lambda part: session.ranking(part.checkpoint, stage.component),
-            seed,
-            again=self._progress.mined_at is not None,
-        )
-        self._progress = replace(self._progress, mined_at=step)
-        self._log({"mined queries": searched})
-
-    def _batches(self, stage: Stage) -> Batches:
-        recipe, session, cotraining = self._recipe, self._session, spade_options(stage).cotraining
-        examples, stream = self._negatives.examples(), self._progress.stage
-        return Batches(
-            examples,
-            Sampler([len(part) for part in examples], seed=recipe.seed * 1000 + stream),
-            session.model.tokenizer,
-            recipe.max_length,
-            batch_size=stage.batch_size,
-            select_from=None if cotraining is None else cotraining.select_from,
-            micro_batch_size=stage.micro_batch_size,
-            seed=[recipe.seed, stream],
-            process=session.process_index,
-            processes=session.num_processes,
-            device=session.device,
-        )
+        return score, mixture
 
     def _save(self) -> None:
         session, learner, now = self._session, self._learner, time.monotonic()
@@ -331,16 +355,7 @@ class _Run:
             self._negatives.save(state)
             save_state(state / "state.safetensors", session.model.weighers, learner.optimizer, random_states, counts)
 
-        session.if_main(lambda: self._folder.save(self._progress, write))
-
-    def _restore(self, state: Path) -> None:
-        """Put a saved state back."""
-        session, learner = self._session, self._learner
-        process, path = (session.process_index, session.num_processes), state / "state.safetensors"
-        counts = load_state(path, session.model.weighers, learner.optimizer, session.device, *process)
-        if learner.pruner is not None and session.processes.is_main_process:
-            learner.pruner.restore(counts, session.device)
-        self._negatives.restore(state)
+        if_main(lambda: self._folder.save(self._progress, write))
 
     def _export(self, finished: bool) -> None:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
@@ -349,8 +364,7 @@ class _Run:
         session.use_settings(None)
         mixture = progress.mixture
         if mixture is None and validator is not None and validator.mixtures:
-            score, mixture, others = validator.score(session, None)
-            self._log_validation(score, mixture, others)
+            _, mixture = self._score(validator, None)
         texts = sample_texts(self._sources, CALIBRATION_TEXTS, self._recipe.seed)
         notes = {
             "device": session.device.type,
@@ -374,4 +388,4 @@ class _Run:
             if finished:
                 write_json(self._folder.finished, notes)
 
-        session.if_main(write)
+        if_main(write)

@@ -1,23 +1,33 @@
 """A recipe: all settings that decide what a training run computes, frozen and strictly read.
 
-Every class checks its own values; ``parse`` says where they come from. Torch is not imported.
+Every class checks its own values; ``parse`` says where they come from. ``load_recipe`` finds a recipe by name or file,
+completes it from its base, and changes single values. Torch is not imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from encoders.backbone.lora import Lora
+from encoders.checkpoints.notes import as_json
 from encoders.training.regularizers import REGULARIZERS
+from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.settings import parse
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
+from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
 
 SIDES = get_args(Side)
+RECIPES = Path(__file__).parent.parent / "recipes"
+to_mapping = as_json
+"""The recipe in JSON values, every default spelled out; ``parse`` reads it back."""
+Changes = Sequence[str] | Mapping[str, Any]
+"""``["stages.0.steps=100"]``, values in YAML, or ``{"stages.0.steps": 100}``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +78,6 @@ class NegativeSource:
     ranks: tuple[int, int] = (1, 100)
     every: int | None = None  # self: steps between searches; None: only at the start
     pool: int | None = None  # self, checkpoint: documents searched, drawn at random, with all positives; None: all
-    queries: int | None = None  # self, checkpoint: training queries searched, drawn at random; None: all
 
     def __post_init__(self) -> None:
         if (self.kind == "checkpoint") != (self.checkpoint is not None):
@@ -215,7 +224,6 @@ class Pruning:
     gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
     window: int  # steps
     schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
-    cumulative: bool = False  # a pruned term stays pruned, as in the published code
 
     def __post_init__(self) -> None:
         if self.window < 1 or not all(0 < gamma <= 1 for gamma in (*self.schedule, self.gamma)):
@@ -382,3 +390,198 @@ class Recipe:
     def negatives_of(self, stage: Stage) -> Negatives:
         """The hard negatives of a stage."""
         return self.negatives if stage.negatives is None else stage.negatives
+
+
+def recipe_names() -> list[str]:
+    """The recipes of the package; files that begin with ``_`` are only bases of others."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml") if not path.name.startswith("_"))
+
+
+_RENAMED = {"head_learning_rate": "learning_rates: {head: RATE}", "quantization": "bits: BITS"}
+"""Keys of earlier versions that resemble another key of today."""
+
+
+def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> Recipe:
+    """The recipe ``name`` (one of ``recipe_names()``, or a YAML file), completed by ``resolved``.
+
+    ``changes`` set single values of the completed recipe, with dots between levels and numbers for list entries.
+    ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
+    """
+    try:
+        return parse(Recipe, recipe_values(name, changes=changes, data=data), str(_path(str(name), Path())))
+    except LearnedSparseError as error:
+        for key, new in _RENAMED.items():
+            if f"unknown key {key!r}" in str(error):
+                raise LearnedSparseError(f"{str(error).partition(';')[0]}; write {new}") from None
+        raise
+
+
+def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of ``load_recipe``, unchecked: other kinds of recipes have other fields."""
+    values = resolved(_path(str(name), Path()))
+    if data:
+        values["data"] = [data_source(spelling) for spelling in data]
+    for change in changes if not isinstance(changes, Mapping) else ():
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
+        _change(values, key, read_yaml_text(text, f"--set {change}"))
+    for key, value in changes.items() if isinstance(changes, Mapping) else ():
+        _change(values, key, value)
+    return values
+
+
+def resolved(path: Path) -> dict[str, Any]:
+    """The values of a recipe file, with those of its base and of ``stage`` filled in.
+
+    * ``base:`` names another recipe, or a YAML file beside this one. The recipe is merged into its base: mappings key
+      by key, at every level; any other value, a list too, replaces that of the base.
+    * ``stage:`` holds what all stages share. At the end, each entry of ``stages`` is merged into it the same way.
+    """
+    values = _with_base(path, ())
+    shared = values.pop("stage", {})
+    if not isinstance(shared, Mapping):
+        raise LearnedSparseError(f"{path}: stage: expected a mapping of what all stages share, got {shared!r:.80}")
+    if isinstance(values.get("stages"), list):
+        values["stages"] = [_merged(shared, stage) for stage in values["stages"]]
+    return values
+
+
+def _with_base(path: Path, users: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in [user.resolve() for user in users]:
+        raise LearnedSparseError(f"{path}: is its own base, through {' and '.join(map(str, users))}")
+    values = dict(read_yaml(path))
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise LearnedSparseError(f"{path}: base: expected the name of a recipe or a YAML file, got {base!r:.80}")
+    merged: dict[str, Any] = _merged(_with_base(_path(base, path.parent), (*users, path)), values)
+    return merged
+
+
+def _merged(base: Any, values: Any) -> Any:
+    """``values`` merged into ``base`` by the rule of ``resolved``; neither is changed, nor shared with the result."""
+    if isinstance(values, Mapping):
+        known = base if isinstance(base, Mapping) else {}
+        return {key: _merged(known.get(key), values.get(key, known.get(key))) for key in {**known, **values}}
+    return [_merged(None, item) for item in values] if isinstance(values, list) else values
+
+
+def _path(name: str, folder: Path) -> Path:
+    """The file of a recipe; files are relative to ``folder``."""
+    if name.endswith((".yaml", ".yml")):
+        return folder / name
+    if name not in {path.stem for path in RECIPES.glob("*.yaml")}:
+        if Path(name).name != name or os.path.lexists(name):
+            raise wrong_path(Path(name), "a recipe", "name a recipe of the package, or a .yaml file", "recipe")
+        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())} (files end in .yaml)")
+    return RECIPES / f"{name}.yaml"
+
+
+def data_source(spelling: str) -> dict[str, Any]:
+    """One ``--data``: ``FILE.tsv`` are text triples, ``FILE.jsonl`` examples, anything else ``COLLECTION[:SPLIT]``.
+
+    A collection may be followed by ``,run=FILE``, the run that hard negatives come from.
+
+    >>> data_source("pydoc"), data_source("scifact:train"), data_source("triples.train.small.tsv")
+    ({'collection': 'pydoc'}, {'collection': 'scifact', 'split': 'train'}, {'triples': 'triples.train.small.tsv'})
+    >>> data_source("scifact:train,run=bm25.txt")
+    {'collection': 'scifact', 'split': 'train', 'run': 'bm25.txt'}
+    """
+    named, with_run, run = spelling.rpartition(",run=")
+    if with_run:
+        return {**data_source(named), "run": run}
+    if spelling.endswith((".tsv", ".tsv.gz")):
+        return {"triples": spelling}
+    if spelling.endswith(".jsonl"):
+        return {"examples": spelling}
+    name, colon, split = spelling.rpartition(":")
+    if not colon or name == "ir_datasets" or "/" in split:
+        return {"collection": spelling}
+    return {"collection": name, "split": split}
+
+
+def recipe_splits(recipe: Recipe) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The splits that a recipe learns from: ``trained``, and ``selected``, those that choose its weights and settings.
+
+    Each maps ``COLLECTION:SPLIT`` to the splits that some of its queries are taken from (``split_names``). Triples
+    without a collection go by their file name. Only descriptions are read: the data need not exist.
+    """
+    trained = dict(_source_split(source) for source in recipe.data)
+    validation = recipe.validation
+    if validation is None:
+        return {"trained": trained, "selected": {}}
+    if validation.holdout is not None:
+        return {"trained": trained, "selected": trained}
+    name, *parents = split_names(validation.collection, validation.split or "dev")
+    return {"trained": trained, "selected": {name: tuple(parents)}}
+
+
+def _source_split(source: Source) -> tuple[str, tuple[str, ...]]:
+    """The split of ``source`` and those that its queries are taken from; topics and qrels are known by file name."""
+    if source.collection is None:
+        file = source.triples or source.examples
+        return str(file and file.name), ()
+    split, file = source.split, source.qrels or source.topics
+    if file is not None:
+        try:
+            splits = load_collection(source.collection).splits
+        except LearnedSparseError:  # a folder that is elsewhere
+            splits = {}
+        files = {name: (its.topics if source.qrels is None else its.qrels).files for name, its in splits.items()}
+        matching = [name for name, paths in files.items() if file.name in {Path(path).name for path in paths}]
+        split = matching[0] if len(matching) == 1 else split
+    name, *parents = split_names(source.collection, split)
+    return name, tuple(parents)
+
+
+def stated(settings: Any) -> Any:
+    """The values of a settings dataclass that differ from its defaults, in JSON values; ``parse`` reads them back.
+
+    A new field with a default changes nothing here, so that two versions compare recipes by their meaning.
+    """
+    if isinstance(settings, Mapping):
+        return {key: stated(value) for key, value in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [stated(value) for value in settings]
+    if not dataclasses.is_dataclass(settings):
+        return str(settings) if isinstance(settings, Path) else settings
+    values: dict[str, Any] = {}
+    for each in dataclasses.fields(settings):
+        value = getattr(settings, each.name)
+        default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        if value != default and not (isinstance(default, StageOptions) and not stated(value)):
+            values[each.name] = stated(value)
+    return values
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The differences of two mappings, as ``key: old -> new``."""
+    before, after = _leaves(old, ""), _leaves(new, "")
+    pairs = [(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
+    return [f"{key}: {first!r} -> {second!r}" for key, first, second in pairs if first != second]
+
+
+def _leaves(value: Any, prefix: str) -> dict[str, Any]:
+    """Values by their key, with dots between levels and numbers for list entries."""
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
+    if children is None:
+        return {prefix[1:]: value}
+    return {key: leaf for name, child in children for key, leaf in _leaves(child, f"{prefix}.{name}").items()}
+
+
+def _change(values: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    inner: Any = values
+    for parent in parents:
+        inner = inner[_index(inner, parent, key)] if isinstance(inner, list) else inner.setdefault(parent, {})
+        if not isinstance(inner, dict | list):
+            raise LearnedSparseError(f"--set {key}: {parent!r} holds {inner!r}, nothing to set inside")
+    inner[_index(inner, last, key) if isinstance(inner, list) else last] = value
+
+
+def _index(values: list[Any], name: str, key: str) -> int:
+    if name not in map(str, range(len(values))):
+        raise LearnedSparseError(f"--set {key}: {name!r} is not an index of a list of {len(values)} (from 0)")
+    return int(name)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import logging
 import math
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -33,13 +29,13 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import SIDES, architecture_named
 from encoders.models.token_weights import QUERY_WEIGHTS
-from encoders.training.data.mining import best_documents
-from encoders.training.data.negatives import Rank
+from encoders.training.data.negatives import Run, Vectors, best_documents
+from encoders.training.data.texts import TextStore
 from encoders.training.recipe import Recipe, Stage, spade_options
-from encoders.training.validation import Vectors
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Query
 from learned_sparse.core.settings import parse
 
 _logger = logging.getLogger(__name__)
@@ -62,12 +58,12 @@ class Session:
     def __init__(self, recipe: Recipe, device: str | None, trackers: Sequence[Any] = (), folder: Path = Path()) -> None:
         """``trackers``: names or trackers of accelerate, which write below ``folder`` if they write files."""
         limit_threads()
-        waiting = accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)
         if not torch.distributed.is_initialized():  # an earlier run in this process may have had another device
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
         self.processes = accelerate.Accelerator(
-            cpu=device == "cpu", kwargs_handlers=[waiting], log_with=list(trackers) or None, project_dir=folder
-        )
+            cpu=device == "cpu", kwargs_handlers=[accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)],
+            log_with=list(trackers) or None, project_dir=folder,
+        )  # fmt: skip
         _check_launcher(self.processes.state, trackers)
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
@@ -81,19 +77,21 @@ class Session:
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
             max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
         )  # fmt: skip
-        if recipe.gradient_checkpointing and True not in [t.recompute_layers() for t in self.model.towers.values()]:
+        towers = self.model.towers
+        if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:
             raise LearnedSparseError("gradient_checkpointing: no tower of this model has layers; set it to false")
         self.family = architecture_named(self.model.architecture)
+        self.vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, next(iter(towers.values())).vocabulary_size)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
         for stage in recipe.stages:  # an error in a later stage is raised at once
             self.use_settings(stage)
             cotraining = spade_options(stage).cotraining
-            selected = stage.batch_size if cotraining is None else cotraining.selected
-            if min(stage.batch_size, selected) < self.num_processes:
+            smallest = min(stage.batch_size, stage.batch_size if cotraining is None else cotraining.selected)
+            if smallest < self.num_processes:
                 raise LearnedSparseError(
-                    f"stage {stage.name}: an update of {min(stage.batch_size, selected)} queries is too small for "
-                    f"{self.num_processes} processes; start fewer"
+                    f"stage {stage.name}: an update of {smallest} queries is too small for {self.num_processes} "
+                    "processes; start fewer"
                 )
 
     def use_settings(self, stage: Stage | None, mixture: Mapping[str, Any] | None = None) -> None:
@@ -111,7 +109,7 @@ class Session:
             return
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
         settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
-        model.weighers = family.build(settings, model.towers, _vocabulary_of(model)).to(self.device)
+        model.weighers = family.build(settings, model.towers, self.vocabulary).to(self.device)
         if stage is None:
             model.settings = settings
             model.quantizers = {side: family.quantizer(settings, side) for side in SIDES}
@@ -134,14 +132,7 @@ class Session:
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over the processes."""
-        summed: Tensor = tensor if self.num_processes == 1 else self.processes.reduce(tensor, reduction="sum")
-        return summed
-
-    def if_main(self, action: Callable[[], object]) -> None:
-        """Do ``action`` in the main process, while the others wait."""
-        if self.processes.is_main_process:
-            action()
-        self.processes.wait_for_everyone()
+        return cast("Tensor", self.processes.reduce(tensor, reduction="sum"))
 
     def on_main(self, compute: Callable[[], T]) -> T:
         """The result of ``compute`` in the main process, in every process."""
@@ -150,24 +141,27 @@ class Session:
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
-        module = self.family.part(self.model.weighers, component).side(side)
+        module, model = self.family.part(self.model.weighers, component).side(side), self.model
         with evaluating(module), autocast(self.precision, self.device):
             if (side, component) not in self._encoders:
+                terms, length = self.family.terms(model.settings, self.vocabulary), model.max_length[side]
                 self._encoders[side, component] = CheckpointEncoder(
-                    module,
-                    self.model.tokenizer,
-                    self.family.terms(self.model.settings, _vocabulary_of(self.model)),
-                    max_length=self.model.max_length[side],
-                    device=self.device,
-                    dtype="fp32",
+                    module, model.tokenizer, terms, max_length=length, device=self.device, dtype="fp32"
                 )
             batch = encode_texts(self._encoders[side, component], texts)
         return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
-    def ranking(
-        self, checkpoint: str | None, component: str | None, observe: Callable[[Side, Vectors], None] | None = None
-    ) -> Rank:
-        """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
+    def rank(
+        self,
+        queries: Sequence[Query],
+        pool: TextStore,
+        depth: int,
+        *,
+        checkpoint: str | None = None,
+        component: str | None = None,
+        observe: Callable[[Side, Vectors], None] = lambda *_: None,
+    ) -> Run:
+        """The ``depth`` best documents of each query, by ``checkpoint``, or by the current model or one component.
 
         All processes search, each its share of the documents. ``observe`` gets the weights of all texts.
         """
@@ -175,13 +169,11 @@ class Session:
 
         def encode(side: Side, texts: Sequence[str]) -> Vectors:
             vectors = encode_texts(sides[side], texts).to_scipy() if sides else self.encode(side, texts, component)
-            if observe is not None:
-                observe(side, vectors)
+            observe(side, vectors)
             return vectors
 
-        return functools.partial(
-            best_documents, encode, process=self.process_index, processes=self.num_processes, gather=self.gather_array
-        )
+        place = {"process": self.process_index, "processes": self.num_processes}
+        return best_documents(encode, queries, pool, depth, gather=self.gather_array, **place)
 
     def start_from(self, documents: Sequence[str]) -> None:
         """Set start values by the document frequencies (df) of terms in ``documents``.
@@ -192,7 +184,7 @@ class Session:
         stay as they are.
         """
         recipe, towers = self.recipe, self.model.towers
-        frequencies = inverse_document_frequencies(self.model, documents)
+        frequencies = inverse_document_frequencies(self.model, self.vocabulary, documents)
         if QUERY_WEIGHTS in towers:
             with torch.no_grad():
                 cast(TermTable, towers[QUERY_WEIGHTS]).weights.copy_(frequencies / math.log(len(documents) + 1))
@@ -210,61 +202,18 @@ class Session:
             )
 
     def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
-        """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
+        """The model with the settings found in training, and quantisers calibrated on ``texts`` by side.
+
+        They are calibrated to the bits of the recipe; weights that are whole numbers have the factor 1.
+        """
         self.use_settings(None, mixture)
         self._encoders.clear()
-        self.model.quantizers = {
-            side: self.model.quantizers[side] or self._calibrated(side, texts[side]) for side in SIDES
-        }
+        for side in SIDES:
+            if self.model.quantizers[side] is None:
+                values = self.encode(side, texts[side]).data
+                whole = len(values) > 0 and np.array_equal(values, np.rint(values))
+                self.model.quantizers[side] = Quantizer(1.0) if whole else Quantizer.calibrate(values, self.recipe.bits)
         return self.model
-
-    def _calibrated(self, side: Side, texts: Sequence[str]) -> Quantizer:
-        """Calibrated on ``texts`` to the bits of the recipe; 1 for weights that are whole numbers."""
-        values = self.encode(side, texts).data
-        if len(values) > 0 and np.array_equal(values, np.rint(values)):
-            return Quantizer(1.0)
-        return Quantizer.calibrate(values, self.recipe.bits)
-
-
-class Stopping:
-    """Whether to end a run early: when ``max_seconds`` have passed, or by a signal, which sets ``interrupted``."""
-
-    def __init__(self, max_seconds: float | None, session: Session) -> None:
-        self.interrupted = False
-        self._until = math.inf if max_seconds is None else time.monotonic() + max_seconds
-        self._session = session
-
-    def now(self) -> bool:
-        """Whether to end after this step; the same in all processes."""
-        stop = self.interrupted or time.monotonic() >= self._until
-        if self._session.num_processes == 1:
-            return stop
-        votes = torch.tensor([float(stop), float(self.interrupted)], device=self._session.device)
-        stops, interruptions = self._session.sum(votes).tolist()
-        self.interrupted = interruptions > 0
-        return bool(stops > 0)
-
-    @contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """In the ``with`` block, Ctrl-C and SIGTERM end the run after the current step, a second one at once."""
-        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        before = {number: signal.getsignal(number) for number in numbers}
-
-        def interrupt(*_: object) -> None:
-            self.interrupted = True
-            restore()
-            _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
-
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-        for number in numbers:
-            signal.signal(number, interrupt)
-        try:
-            yield
-        finally:
-            restore()
 
 
 @contextmanager
@@ -292,9 +241,8 @@ def _check_launcher(state: AcceleratorState, trackers: Sequence[Any]) -> None:
             raise LearnedSparseError(f"--log-with {tracker}: the package {packages[0]} is missing: install it")
 
 
-def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:
+def inverse_document_frequencies(model: LoadedModel, vocabulary: Vocabulary, documents: Sequence[str]) -> Tensor:
     """ln((N + 1) / (df + 1)) of every term ``(vocabulary,)``; 0 for special and ``[unused]`` tokens: no words."""
-    vocabulary = _vocabulary_of(model)
     frequencies = torch.zeros(len(vocabulary))
     for start in range(0, len(documents), 1000):
         chunk = list(documents[start : start + 1000])
@@ -304,7 +252,3 @@ def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -
     inverse = torch.log((len(documents) + 1) / (frequencies + 1))
     inverse[[*vocabulary.special_ids, *vocabulary.unused_ids]] = 0
     return inverse
-
-
-def _vocabulary_of(model: LoadedModel) -> Vocabulary:
-    return Vocabulary.from_tokenizer(model.tokenizer, next(iter(model.towers.values())).vocabulary_size)

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from encoders.backbone.device import set_random_state
-from encoders.training.recipe import Recipe
-from encoders.training.recipe_file import differences, to_mapping
+from encoders.training.recipe import Recipe, differences, to_mapping
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
 from learned_sparse.core.files import new_file, new_folder, read_record, restore_folder, write_record
 from learned_sparse.core.settings import parse

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,9 @@ import numpy.typing as npt
 
 from encoders.models.objectives import Mixture
 from encoders.training.data.examples import Judged
-from encoders.training.data.negatives import bm25_run, draw
+from encoders.training.data.negatives import Vectors, bm25_run, draw
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import IfMain, TextStore, TextStores, call, query_key, text_key
+from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
 from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
 Encode = Callable[[Side, Sequence[str], str | None], Vectors]
 """``(side, texts, component)`` to weights; component None: the whole model."""
 Floats = npt.NDArray[np.float64]
@@ -97,19 +97,19 @@ class Validator:
         *,
         stores: TextStores | None = None,
         held_out: HeldOut | None = None,
-        if_main: IfMain = call,
     ) -> None:
         """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` for settings with ``holdout``."""
         stores = stores or TextStores()
         collection = load_collection(settings.collection)
         expanded = None if held_out is None else held_out.expanded
-        documents = stores.documents(collection, expanded=expanded)  # several times: all of them may not fit in memory
-        known = dict.fromkeys(document.id for document in documents)
+        # read several times: all of them may not fit in memory
+        documents = partial(stores.documents, collection, expanded)
+        known = dict.fromkeys(document.id for document in documents())
         extra: Sequence[Document] = ()
         if held_out is None:
             self._queries, self.positives = _of_split(settings, collection, known, seed)
         else:
-            self._queries, self.positives, extra = _of_training(held_out, documents)
+            self._queries, self.positives, extra = _of_training(held_out, documents())
         relevant, run = {id for ids in self.positives.values() for id in ids}, None
         if settings.bm25 is None:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
@@ -117,17 +117,17 @@ class Validator:
             queries = [Query(id, text) for id, text in self._queries.items()]
             digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
             path = run_file(collection.name, f"validation-{digest}", "bm25")  # other queries have another file
-            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path, if_main=if_main)
+            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path)
             run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
-        self._pool = TextStore(chain(documents, extra), keep=ids)
+        self._pool = TextStore(chain(documents(), extra), keep=ids)
         self._candidates = run if settings.rerank else None
         self.mixtures = mixtures
 
     def fingerprint(self) -> str:
         """Hash of the queries, the judgements, the pool and the documents to re-rank."""
         digest = hashlib.blake2b(json.dumps([self._queries, self.positives]).encode(), digest_size=16)
-        digest.update(self._pool.fingerprint().encode())
+        digest.update(self._pool.fingerprint.encode())
         if self._candidates is not None:
             digest.update(json.dumps(self._candidates).encode())
         return digest.hexdigest()
@@ -151,17 +151,15 @@ class Validator:
             terms = np.bincount(vectors.indices[vectors.data > 0], minlength=vectors.shape[1])
             counts[side] = counts.get(side, 0) + np.append(terms, vectors.shape[0]).astype(float)
 
-        rank = session.ranking(None, component, count)  # all processes, each its share of the documents
-        run = rank([Query(id, text) for id, text in self._queries.items()], self._pool, DEPTH)
+        queries = [Query(id, text) for id, text in self._queries.items()]
+        run = session.rank(queries, self._pool, DEPTH, component=component, observe=count)
         own = counts.get("document", np.zeros_like(counts["query"]))  # a process may have no documents
-        queries, documents = (
-            sums[:-1] / sums[-1] for sums in (counts["query"], session.gather_array(own[None]).sum(axis=0))
-        )
+        sums = {"query": counts["query"], "document": session.gather_array(own[None]).sum(axis=0)}
+        terms = {side: of_side[:-1] / of_side[-1] for side, of_side in sums.items()}
         measures = {
             "nDCG@10": (ndcg(run, self.positives, DEPTH), 6),
-            "terms per query": (queries.sum(), 4),
-            "terms per document": (documents.sum(), 4),
-            "FLOPS": (queries @ documents, 4),
+            **{f"terms per {side}": (of_side.sum(), 4) for side, of_side in terms.items()},
+            "FLOPS": (terms["query"] @ terms["document"], 4),
         }
         others = {name: round(float(value), digits) for name, (value, digits) in measures.items()}
         return mean_reciprocal_rank(run, self.positives, DEPTH), None, others

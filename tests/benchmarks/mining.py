@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from encoders.training.data.mining import best_documents
+from encoders.training.data.negatives import best_documents
 from encoders.training.data.texts import TextStore
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.records import Document, Query

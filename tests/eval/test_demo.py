@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training import recipe_file
+from encoders.training import recipe as recipe_file
 from eval import demo
 from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections import pydoc

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +17,8 @@ from encoders.models.objectives import Labels, Tokens
 from encoders.training.data.examples import Example, Examples
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStores, call, text_key
-from encoders.training.recipe import MaxLength, Negatives, Source
+from encoders.training.data.texts import TextStores, text_key
+from encoders.training.recipe import MaxLength, Negatives, Source, Stage, spade_options
 from learned_sparse.collections.documents import OnBadLine
 
 
@@ -56,63 +54,52 @@ class Sampler:
         return np.random.default_rng([self._seed, stream, number]).permutation(np.arange(size, dtype=dtype))
 
 
-@dataclass(frozen=True)
-class MicroBatch:
+class MicroBatch(NamedTuple):
     """The texts of one forward pass: ``documents`` are all positives, then the hard negatives query by query."""
 
     queries: Tokens
     documents: Tokens
 
-    def __len__(self) -> int:
-        return len(self.queries.input_ids)
 
-
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """The examples that are ranked together: every process has all of them, but the tokens of its own share only."""
 
     examples: Sequence[Example]
     micro_batches: Sequence[MicroBatch]
 
 
-@dataclass(frozen=True)
-class StepBatch:
+class StepBatch(NamedTuple):
     """The examples of one step of a stage: one update, or in co-training the updates to select examples from."""
 
     step: int
+    examples: Sequence[Example]
     updates: Sequence[Update]
     cut: Callable[[Sequence[Example]], list[Update]]
     """Makes the updates of a selection of examples."""
 
-    @property
-    def examples(self) -> list[Example]:
-        """All examples."""
-        return [example for update in self.updates for example in update.examples]
-
 
 class Batches:
-    """Makes the batch of any step: a pure function of data, seed and step number."""
+    """Makes the batch of any step of a stage: a pure function of data, seed and step number."""
 
     def __init__(
         self,
         sources: Sequence[Examples],
-        sampler: Sampler,
+        stage: Stage,
         tokenizer: Callable[..., Any],
         max_length: MaxLength,
         *,
-        batch_size: int,
-        select_from: int | None = None,
-        micro_batch_size: int | None = None,
-        seed: Sequence[int],
+        seed: int,
+        number: int = 0,
         process: int = 0,
         processes: int = 1,
         device: torch.device | None = None,
     ) -> None:
-        """``batch_size``: examples of an update; ``select_from``: of a step, by default those of one update."""
-        self._sources, self._sampler, self._tokenizer, self._max_length = sources, sampler, tokenizer, max_length
-        self._batch_size, self._micro, self._seed = batch_size, micro_batch_size, list(seed)
-        self._step_size, self._device = select_from or batch_size, device or torch.device("cpu")
-        self._process, self._processes = process, processes
+        """``number`` of the stage, from 0."""
+        self._sources, self._stage, self._tokenizer, self._max_length = sources, stage, tokenizer, max_length
+        self._sampler, self._seed = Sampler([len(part) for part in sources], seed=seed * 1000 + number), [seed, number]
+        cotraining = spade_options(stage).cotraining
+        self._step_size = stage.batch_size if cotraining is None else cotraining.select_from
+        self._process, self._processes, self._device = process, processes, device or torch.device("cpu")
 
     def examples(self, step: int) -> list[Example]:
         """The examples of ``step``, over all processes."""
@@ -124,18 +111,23 @@ class Batches:
 
     def batch(self, step: int) -> StepBatch:
         """The batch of ``step`` with the tokens of this process."""
-        return StepBatch(step, self.cut(self.examples(step)), self.cut)
+        updates = self.cut(self.examples(step))
+        return StepBatch(step, [example for update in updates for example in update.examples], updates, self.cut)
 
     def cut(self, examples: Sequence[Example]) -> list[Update]:
-        """The updates of ``examples``; a last one with less than one example for each process is left out."""
-        parts = [examples[start : start + self._batch_size] for start in range(0, len(examples), self._batch_size)]
-        return [Update(part, self._micro_batches(part)) for part in parts if len(part) >= self._processes]
+        """The updates of ``examples``; a last one with less than one example for each process is left out.
 
-    def _micro_batches(self, examples: Sequence[Example]) -> list[MicroBatch]:
-        """The share of ``examples`` that this process has, of sizes that differ by at most 1."""
-        first, end = (len(examples) * number // self._processes for number in (self._process, self._process + 1))
-        size = self._micro or end - first
-        return [self._micro_batch(examples[start : min(start + size, end)]) for start in range(first, end, size)]
+        This process has its share of an update, in micro-batches; shares differ by at most one example.
+        """
+        updates = []
+        for start in range(0, len(examples), self._stage.batch_size):
+            part = examples[start : start + self._stage.batch_size]
+            first, end = (len(part) * number // self._processes for number in (self._process, self._process + 1))
+            size = self._stage.micro_batch_size or end - first
+            if len(part) >= self._processes:
+                micro = [self._micro_batch(part[at : min(at + size, end)]) for at in range(first, end, size)]
+                updates.append(Update(part, micro))
+        return updates
 
     def stream(self, steps: range) -> Iterator[StepBatch]:
         """The batches of ``steps`` in order, two of them prepared ahead."""
@@ -147,11 +139,10 @@ class Batches:
                 yield batch
 
     def _micro_batch(self, examples: Sequence[Example]) -> MicroBatch:
-        positives = [example.positive for example in examples]
-        negatives = [text for example in examples for text in example.negatives]
+        documents = [example.positive for example in examples] + [n for example in examples for n in example.negatives]
         queries = tokenize(self._tokenizer, [example.query for example in examples], self._max_length.query)
-        documents = tokenize(self._tokenizer, positives + negatives, self._max_length.document)
-        return MicroBatch(queries.to(self._device), documents.to(self._device))
+        tokens = tokenize(self._tokenizer, documents, self._max_length.document)
+        return MicroBatch(queries.to(self._device), tokens.to(self._device))
 
 
 def examples_in_order(
@@ -160,7 +151,7 @@ def examples_in_order(
     """``count`` examples of the sources ``data``, shuffled; for other trainers. Nothing is mined."""
     stores = TextStores(on_bad_line=on_bad_line)
     sources = [load_source(source, negatives, stores) for source in data]
-    examples = NegativeSampler(negatives, sources, lambda *_: Path(), call).examples()
+    examples = NegativeSampler(negatives, sources).examples()
     sampler = Sampler([len(part) for part in examples], seed=seed)
     for position in range(count):
         number, index = sampler.at(position)

@@ -7,10 +7,9 @@ import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, query_key, text_key
@@ -33,33 +32,6 @@ class Example:
     """A teacher's scores of the positive and the negatives, NaN for those it has not scored; empty: no teacher."""
 
 
-class Examples(Protocol):
-    """A source of examples; ``get`` is a pure function of its arguments."""
-
-    fingerprint: str
-    scored: bool
-    """Whether a teacher has scored the examples."""
-
-    def __len__(self) -> int: ...
-
-    def get(self, index: int, rng: np.random.Generator) -> Example: ...
-
-    def query_keys(self) -> Iterable[int]:
-        """A key of each query: ``text_key`` of its id, or where there are no ids ``query_key`` of its text."""
-
-    def judged(self, keys: Collection[int]) -> Judged:
-        """The queries with these keys: id to the text, and the relevant documents by id, or by text without ids."""
-
-    def without(self, keys: Collection[int], texts: Collection[int]) -> Examples:
-        """The examples without queries that have one of ``keys``, or whose text has one of the keys ``texts``."""
-
-    def drawing(self, settings: Negatives, *candidates: Candidates) -> Examples:
-        """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares.
-
-        A file has its own negatives and ignores ``candidates``.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Queries by id with their relevant documents, which are ids, or with ``texts`` the documents themselves."""
@@ -80,7 +52,44 @@ class Candidates:
     """Any document of the collection."""
 
 
-class JudgedExamples:
+class Examples(Protocol):
+    """A source of examples; ``get`` is a pure function of its arguments."""
+
+    fingerprint: str
+    scored: bool
+    """Whether a teacher has scored the examples."""
+    settings: Negatives
+    candidates: tuple[Candidates, ...] = (Candidates({}),)
+
+    def __len__(self) -> int: ...
+
+    def get(self, index: int, rng: np.random.Generator) -> Example:
+        """Example ``index``, from 0; ``rng`` draws what can be drawn."""
+
+    def query_keys(self) -> Iterable[int]:
+        """A key of each query: ``text_key`` of its id, or where there are no ids ``query_key`` of its text."""
+
+    def judged(self, keys: Collection[int]) -> Judged:
+        """The queries with these keys: id to the text, and the relevant documents by id, or by text without ids."""
+
+    def without(self, keys: Collection[int], texts: Collection[int]) -> Examples:
+        """The examples without queries that have one of ``keys``, or whose text has one of the keys ``texts``."""
+
+    def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
+        """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares.
+
+        A file has its own negatives and ignores ``candidates``.
+        """
+        if settings.margin is not None and not self.scored:
+            raise LearnedSparseError(
+                "negatives: margin needs a teacher's scores; give each source 'scores', or a file that has them"
+            )
+        new = copy.copy(self)
+        new.settings, new.candidates = settings, candidates or Examples.candidates
+        return new
+
+
+class JudgedExamples(Examples):
     """One example per (query, relevant document) pair; hard negatives are drawn from candidates of the query."""
 
     def __init__(
@@ -96,22 +105,13 @@ class JudgedExamples:
         Hard negatives are drawn at random, as many as ``settings`` say, until ``drawing`` gives better ones.
         """
         self.queries, self.positives, self.texts, self.teacher = queries, positives, texts, teacher
-        self.scored = teacher is not None
-        self._settings = settings
-        self._candidates: tuple[Candidates, ...] = (Candidates({}),)
+        self.scored, self.settings = teacher is not None, settings
         self._pairs = [(query, document) for query, documents in positives.items() for document in documents]
         joined = "\n".join(f"{query}\t{document}\t{queries[query]}" for query, document in self._pairs)
         digest = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16)
-        digest.update(texts.fingerprint().encode())
+        digest.update(texts.fingerprint.encode())
         digest.update(b"" if teacher is None else teacher.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
-
-    def drawing(self, settings: Negatives, *candidates: Candidates) -> JudgedExamples:
-        new: JudgedExamples = copy.copy(self)
-        new._settings, new._candidates = settings, candidates or (Candidates({}),)
-        if settings.margin is not None and self.teacher is None:
-            raise LearnedSparseError("negatives: margin needs a teacher's scores; give each source 'scores'")
-        return new
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -129,10 +129,9 @@ class JudgedExamples:
             for query, documents in self.positives.items()
             if text_key(query) not in keys and query_key(self.queries[query]) not in texts
         }
-        return JudgedExamples(self.queries, kept, self.texts, self.teacher, self._settings)
+        return JudgedExamples(self.queries, kept, self.texts, self.teacher, self.settings)
 
     def get(self, index: int, rng: np.random.Generator) -> Example:
-        """Example ``index``; ``rng`` draws its negatives."""
         query, document = self._pairs[index]
         relevant = frozenset(text_key(self.texts[id]) for id in self.positives[query])
         ids = self._negatives(query, document, relevant, rng)
@@ -140,38 +139,33 @@ class JudgedExamples:
         return Example(self.queries[query], self.texts[document], tuple(self.texts[id] for id in ids), relevant, scores)
 
     def _negatives(self, query: str, document: str, relevant: frozenset[int], rng: np.random.Generator) -> list[str]:
-        """Ids of the hard negatives: of each source its share, then of any source, then of the collection."""
-        count = self._settings.count
-        parts = [self._below_margin(query, document, source.of.get(query, ())) for source in self._candidates]
-        chosen: list[str] = []
-        for candidates, share in zip(parts, self._counts(count, rng), strict=True):
-            chosen += drawn([id for id in candidates if id not in chosen], share, rng)
-        if len(parts) > 1 and len(chosen) < count and not any(source.random for source in self._candidates):
-            left = dict.fromkeys(id for candidates in parts for id in candidates if id not in chosen)
-            chosen += drawn(list(left), count - len(chosen), rng)
+        """Ids of the hard negatives: of each source its share, then of any source, then of the collection.
+
+        What the shares leave over is drawn at random.
+        """
+        count, chosen = self.settings.count, list[str]()
+        parts = [self._below_margin(query, document, source.of.get(query, ())) for source in self.candidates]
+        shares = np.array([source.share for source in self.candidates])
+        exact = count * shares / shares.sum()
+        counts = np.floor(exact + 1e-9).astype(int)
+        if (left := count - int(counts.sum())) > 0:
+            rest = np.clip(exact - counts, 0.0, None)
+            counts += rng.multinomial(left, rest / rest.sum())
+        for candidates, share in zip(parts, counts.tolist(), strict=True):
+            chosen += _drawn([id for id in candidates if id not in chosen], share, rng)
+        if len(parts) > 1 and not any(source.random for source in self.candidates):
+            others = dict.fromkeys(id for candidates in parts for id in candidates if id not in chosen)
+            chosen += _drawn(list(others), count - len(chosen), rng)
         while len(chosen) < count:
             chosen.append(self._random_id(relevant, rng))
         return chosen
 
-    def _counts(self, count: int, rng: np.random.Generator) -> list[int]:
-        """Negatives of each source; what the shares leave over is drawn at random."""
-        if len(self._candidates) == 1:
-            return [count]
-        shares = np.array([source.share for source in self._candidates])
-        exact = count * shares / shares.sum()
-        counts = np.floor(exact + 1e-9).astype(int)
-        rest = np.clip(exact - counts, 0.0, None)
-        if (left := count - int(counts.sum())) > 0:
-            counts += rng.multinomial(left, rest / rest.sum())
-        whole: list[int] = counts.tolist()
-        return whole
-
     def _below_margin(self, query: str, document: str, candidates: Sequence[str]) -> Sequence[str]:
         """The candidates that are likely not relevant; those without a score stay."""
-        if self._settings.margin is None or self.teacher is None or not candidates:
+        if self.settings.margin is None or self.teacher is None:
             return candidates
         positive, *scores = self.teacher.of(query, [document, *candidates]).tolist()
-        limit = positive - self._settings.margin
+        limit = positive - self.settings.margin
         return [id for id, score in zip(candidates, scores, strict=True) if math.isnan(limit) or not score > limit]
 
     def _random_id(self, relevant: Collection[int], rng: np.random.Generator) -> str:
@@ -185,10 +179,7 @@ class JudgedExamples:
         )
 
 
-def drawn(candidates: Sequence[str], count: int, rng: np.random.Generator) -> list[str]:
+def _drawn(candidates: Sequence[str], count: int, rng: np.random.Generator) -> list[str]:
     """Up to ``count`` of ``candidates`` in random order, each once."""
-    count = min(count, len(candidates))
-    positions: npt.NDArray[np.int64] | tuple[()] = ()
-    if count:
-        positions = rng.choice(len(candidates), size=count, replace=False)
-    return [candidates[int(position)] for position in positions]
+    positions = rng.choice(len(candidates), size=min(count, len(candidates)), replace=False)
+    return [candidates[position] for position in positions.tolist()]

@@ -7,17 +7,17 @@ import hashlib
 import itertools
 import logging
 import math
+import re
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.examples import Candidates, Example, Judged
-from encoders.training.data.id_triples import check_known, index_of
+from encoders.training.data.examples import Candidates, Example, Examples, Judged
 from encoders.training.data.scores import TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
@@ -26,6 +26,11 @@ from learned_sparse.core.lines import BadLineError, json_object, raw_lines
 
 _BYTE_ORDER_MARK = "\ufeff"
 _FORMS = "query, pos, neg (BGE); query, positive_passages, negative_passages (Tevatron); qid, pos, neg by system"
+_IDS = re.compile(rb"\d+\t\d+\t\d+\n")
+_CHUNK_LINES = 2_000_000
+_CHUNK_BYTES = 1 << 24
+_MAX_ID = 2**30
+"""Ids must be smaller: 8 bytes for each possible id are held."""
 _logger = logging.getLogger(__name__)
 
 
@@ -40,7 +45,7 @@ class Line:
     """A teacher's scores of the positives, then of the negatives; empty: none."""
 
 
-class ExampleFile:
+class ExampleFile(Examples):
     """One example a line, read by line number; only offset and query key of each line are in memory (16 bytes).
 
     ``*.tsv``: MS MARCO triples ``query TAB positive TAB negative``, also with a teacher's scores of positive and
@@ -60,11 +65,11 @@ class ExampleFile:
     ) -> None:
         """``scores``: a teacher's, by id."""
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
-        self._settings = checked(path, settings)
-        self.scored = scores is not None
-        by_columns = queries is not None and texts is not None and scores is None and path.suffix == ".tsv"
-        index = index_of(path, queries or {}, texts) if by_columns and texts is not None else None
-        (self._offsets, self._keys), empty = index or self._index()
+        self.settings, self.scored = checked(path, settings), scores is not None
+        columns = None
+        if queries is not None and texts is not None and scores is None and path.suffix == ".tsv":
+            columns = index_of(path, queries, texts)
+        self._offsets, self._keys, empty = columns or self._index()
         if empty:
             unscored = " or without a score" if scores is not None else ""
             _logger.warning("%s: left out %d triples with an empty text%s", path, empty, unscored)
@@ -75,12 +80,12 @@ class ExampleFile:
         if queries is not None and texts is not None:
             lines = (f"{name}\t{text}" for name, text in queries.items())
             digest.update("\n".join(lines).encode("utf-8", "surrogatepass"))
-            digest.update(texts.fingerprint().encode())
+            digest.update(texts.fingerprint.encode())
         if scores is not None:
             digest.update(scores.fingerprint.encode())
         self.fingerprint = digest.hexdigest()
 
-    def _index(self) -> tuple[list[Any], int]:
+    def _index(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
         """The offset and the query key of each line that can be used, and the number of the other ones."""
         offsets, keys, offset, empty = array("q"), array("Q"), 0, 0
         for number, content in raw_lines(self._path):
@@ -94,7 +99,7 @@ class ExampleFile:
             elif content.strip():
                 empty += 1
             offset += len(content)
-        return [np.array(offsets), np.array(keys)], empty
+        return np.array(offsets), np.array(keys), empty
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -112,7 +117,7 @@ class ExampleFile:
         for index in np.flatnonzero(self._has_key(keys)).tolist():
             line = self._line(index)
             id = f"{self._keys[index]:016x}" if self._queries is None else line.query
-            queries.setdefault(id, line.query if self._queries is None else self._queries[line.query])
+            queries.setdefault(id, self._query(line))
             positives.setdefault(id, {}).update(dict.fromkeys(line.positives))
         relevant = {id: list(documents) for id, documents in positives.items()}
         return Judged(queries, relevant, texts=self._queries is None)
@@ -126,44 +131,33 @@ class ExampleFile:
         new.fingerprint = digest.hexdigest()
         return new
 
-    def drawing(self, settings: Negatives, *_: Candidates) -> ExampleFile:
-        if settings.margin is not None and not self.scored:
-            raise LearnedSparseError(f"{self._path}: negatives: margin needs a teacher's scores; the file has none")
-        new: ExampleFile = copy.copy(self)
-        new._settings = checked(self._path, settings)
-        return new
+    def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
+        return super().drawing(checked(self._path, settings), *candidates)
 
     def _line(self, index: int) -> Line:
         self._file.seek(int(self._offsets[index]))
-        where = f"{self._path}: line of example {index + 1}"
-        line = self._usable(self._file.readline(), where)
+        line = self._usable(self._file.readline(), f"{self._path}: line of example {index + 1}")
         if line is None:
             raise LearnedSparseError(f"{self._path}: the file has changed since training began; start again")
         return line
 
     def get(self, index: int, rng: np.random.Generator) -> Example:
         """Example ``index``, from 0; ``rng`` draws one of several positives, and the negatives."""
-        line, count = self._line(index), self._settings.count
+        line, count = self._line(index), self.settings.count
         at = int(rng.integers(len(line.positives))) if len(line.positives) > 1 else 0
-        usable = self._below_margin(line, at)
+        usable, first = list(range(len(line.negatives))), len(line.positives)
+        if self.settings.margin is not None:  # negatives that score more are likely relevant
+            limit = line.scores[at] - self.settings.margin
+            usable = [number for number in usable if line.scores[first + number] <= limit]
         chosen = usable if len(usable) == count else rng.permutation(usable)[:count].tolist()
         relevant = frozenset(text_key(self._text(document)) for document in line.positives)
         negatives = [self._text(line.negatives[number]) for number in chosen]
         negatives += [self._random_text(relevant, rng) for _ in range(count - len(chosen))]
         scores: tuple[float, ...] = ()
         if line.scores:  # NaN for texts drawn at random
-            positions = (at, *(len(line.positives) + number for number in chosen))
+            positions = (at, *(first + number for number in chosen))
             scores = (*(line.scores[number] for number in positions), *(math.nan,) * (count - len(chosen)))
-        query = line.query if self._queries is None else self._queries[line.query]
-        return Example(query, self._text(line.positives[at]), tuple(negatives), relevant, scores)
-
-    def _below_margin(self, line: Line, positive: int) -> list[int]:
-        """Positions of the negatives that are likely not relevant."""
-        numbers, first = list(range(len(line.negatives))), len(line.positives)
-        if self._settings.margin is None:
-            return numbers
-        limit = line.scores[positive] - self._settings.margin
-        return [number for number in numbers if line.scores[first + number] <= limit]
+        return Example(self._query(line), self._text(line.positives[at]), tuple(negatives), relevant, scores)
 
     def _random_text(self, relevant: frozenset[int], rng: np.random.Generator) -> str:
         """A positive of another line, for a query with too few negatives."""
@@ -172,6 +166,9 @@ class ExampleFile:
             if text_key(text) not in relevant:
                 return text
         raise LearnedSparseError(f"{self._path}: 100 lines drawn at random have the same positive; nothing to learn")
+
+    def _query(self, line: Line) -> str:
+        return line.query if self._queries is None else self._queries[line.query]
 
     def _text(self, document: str) -> str:
         return document if self._texts is None else self._texts[document]
@@ -182,19 +179,19 @@ class ExampleFile:
         ``where`` opens error messages.
         """
         line = _of_json(content, where) if self._path.suffix == ".jsonl" else _of_columns(content, where)
-        query, documents, scores = line.query, (*line.positives, *line.negatives), line.scores
+        documents, scores = (*line.positives, *line.negatives), line.scores
         if self._texts is not None and self._queries is not None:
-            check_known(where, "query", [query], self._queries)
+            check_known(where, "query", [line.query], self._queries)
             check_known(where, "document", documents, self._texts)
-            query = self._queries[query]
         if self._scores is not None:
             scores = tuple(self._scores.of(line.query, documents).tolist())
-        kept = [bool(self._text(document).strip()) for document in documents]
-        if scores:
-            kept = [has_text and not math.isnan(score) for has_text, score in zip(kept, scores, strict=True)]
+        kept = [
+            bool(self._text(document).strip()) and not math.isnan(score)
+            for document, score in zip(documents, scores or (0.0,) * len(documents), strict=True)
+        ]
         positives = tuple(itertools.compress(line.positives, kept))
         negatives = tuple(itertools.compress(line.negatives, kept[len(line.positives) :]))
-        if not query.strip() or not positives or (not negatives and self._path.suffix == ".tsv"):
+        if not self._query(line).strip() or not positives or (not negatives and self._path.suffix == ".tsv"):
             return None
         return Line(line.query, positives, negatives, tuple(itertools.compress(scores, kept)))
 
@@ -269,3 +266,67 @@ def _passage(passage: Mapping[str, Any]) -> str:
     if not isinstance(passage.get("text"), str):
         raise BadLineError("a passage has no text")
     return f"{passage.get('title') or ''} {passage['text']}".strip()
+
+
+def index_of(
+    path: Path, queries: Mapping[str, str], texts: TextStore
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int] | None:
+    """``ExampleFile._index`` of whole-number ids in columns, because MS MARCO's triples are 400 million lines.
+
+    None for a file of anything but whole numbers. Raises if ``queries`` or ``texts`` do not hold one of the ids.
+    """
+    import pandas as pd
+
+    columns = _read_ids(path)
+    if columns is None:
+        return None
+
+    def by_id(ids: npt.NDArray[np.int32], kind: str, known: Container[str], value: Callable[[str], int]) -> Any:
+        """``value`` by id, ``(largest id + 1,)``."""
+        values = np.zeros(int(ids.max()) + 1, np.uint64)
+        numbers = pd.unique(ids.ravel()).tolist()
+        check_known(str(path), kind, map(str, numbers), known)
+        for number in numbers:
+            values[number] = value(str(number))
+        return values
+
+    ends, size = [np.zeros(1, np.int64)], 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            ends.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + (size + 1))
+            size += len(chunk)
+    offsets = np.concatenate(ends)[: columns.shape[1]]
+    usable = by_id(columns[0], "query", queries, lambda id: bool(queries[id].strip())).astype(bool)[columns[0]]
+    has_text = by_id(columns[1:], "document", texts, lambda id: bool(texts[id].strip())).astype(bool)
+    usable &= has_text[columns[1:]].all(axis=0)
+    keys = by_id(columns[0], "query", queries, text_key)[columns[0]]
+    return offsets[usable], keys[usable], int((~usable).sum())
+
+
+def check_known(where: str, kind: str, ids: Iterable[str], known: Container[str]) -> None:
+    """Raise if one of ``ids`` is not in ``known``."""
+    if missing := next((id for id in ids if id not in known), None):
+        raise LearnedSparseError(f"{where}: {kind} {missing!r} is not in the collection")
+
+
+def _read_ids(path: Path) -> npt.NDArray[np.int32] | None:
+    """Query, positive and negative ``(3, lines)``."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        if not _IDS.fullmatch(file.readline(100)):
+            return None
+    import pandas as pd
+
+    options: dict[str, Any] = {"sep": "\t", "header": None, "index_col": False, "dtype": np.int64}
+    options |= {"na_filter": False, "skip_blank_lines": False, "chunksize": _CHUNK_LINES, "lineterminator": "\n"}
+    parts = []
+    try:
+        for frame in pd.read_csv(path, **options):
+            ids = frame.to_numpy()
+            if ids.shape[1] != 3 or ids.min() < 0 or ids.max() >= _MAX_ID:
+                return None
+            parts.append(ids.astype(np.int32).T)
+    except ValueError:  # pandas' ParserError too
+        return None
+    return np.concatenate(parts, axis=1)

@@ -1,4 +1,8 @@
-"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained or another one."""
+"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained or another one.
+
+Mining finds the best documents of each query by exact dot products: block by block, on all processes, in bounded
+memory.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +14,50 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
-from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import IfMain, TextStore, call, text_key
+from encoders.training.data.texts import TextStore, if_main, text_key
 from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, read_json, run_file, write_json
 from learned_sparse.core.records import EXPANDED, Document, Query
 
+Run = Mapping[str, Sequence[tuple[str, float]]]
+"""Query id to ``(document id, score)``, best first."""
+Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
+_CELLS = 4_000_000
+"""Scores that mining holds at a time."""
 MINED = ("self", "checkpoint")
 """Kinds of sources that a model searches while a stage runs."""
-Rank = Callable[[Sequence[Query], TextStore, int], Run]
-"""``(queries, documents, depth)`` to the run of the model being trained."""
+Rank = Callable[[NegativeSource, Sequence[Query], TextStore, int], Run]
+"""``(source of negatives, queries, documents, depth)`` to the run of its model."""
 
 
 class NegativeSampler:
     """The examples of a stage with their hard negatives; ``mine`` replaces the candidates that a model searches."""
 
     def __init__(
-        self, settings: Negatives, sources: Sequence[LoadedSource], mined: Callable[[int, int], Path], if_main: IfMain
+        self,
+        settings: Negatives,
+        sources: Sequence[LoadedSource],
+        mined: Callable[[int, int], Path] = lambda *_: Path(),
     ) -> None:
         """``mined(number, part)``: the run that mining writes for source ``number`` and a part of ``settings``."""
-        self.settings, self._sources, self._if_main = settings, sources, if_main
+        self.settings, self._sources = settings, sources
         self._candidates: list[list[Candidates]] = []
         self._searched: dict[tuple[int, int], tuple[JudgedExamples, Path]] = {}
         for number, source in enumerate(sources):
-            examples = source.examples
-            parts = settings.parts if isinstance(examples, JudgedExamples) else ()
+            parts = settings.parts if isinstance(source.examples, JudgedExamples) else ()
             self._candidates.append([self._initial(source, part) for part in parts])
             for index, part in enumerate(parts):
-                if part.kind in MINED and isinstance(examples, JudgedExamples):
-                    self._searched[number, index] = examples, mined(number, index)
+                if part.kind in MINED and isinstance(source.examples, JudgedExamples):
+                    self._searched[number, index] = source.examples, mined(number, index)
+        self._every = next((part.every for part in settings.parts if part.kind == "self"), None)
 
     def examples(self) -> list[Examples]:
         """The sources of examples with their current candidates."""
@@ -60,12 +74,8 @@ class NegativeSampler:
         """The next step at which mining may be due; ``steps``, the end of the stage, if there is none before."""
         return steps if self._every is None else min(steps, (step // self._every + 1) * self._every)
 
-    @property
-    def _every(self) -> int | None:
-        return next((part.every for part in self.settings.parts if part.kind == "self"), None)
-
-    def mine(self, ranking: Callable[[NegativeSource], Rank], seed: Sequence[int], *, again: bool = False) -> int:
-        """Take the candidates from the results of ``ranking(part)``, with ``again`` only those of the trained model.
+    def mine(self, rank: Rank, seed: Sequence[int], *, again: bool = False) -> int:
+        """Take the candidates from the results of ``rank``, with ``again`` only those of the trained model.
 
         Every process takes part in the search. Returns the number of queries searched.
         """
@@ -75,8 +85,8 @@ class NegativeSampler:
             if again and part.kind != "self":
                 continue
             queries, pool = search_pool(examples, part, [*seed, number, *([index] if index else [])])
-            run = ranking(part)(queries, pool, part.ranks[1] + 1)  # one more, because the positive is removed
-            self._if_main(functools.partial(write_run, path, run, "mined"))
+            run = rank(part, queries, pool, part.ranks[1] + 1)  # one more, because the positive is removed
+            if_main(functools.partial(write_run, path, run, "mined"))
             self._use(number, index)
             count += len(queries)
         return count
@@ -96,17 +106,17 @@ class NegativeSampler:
 
     def _use(self, number: int, index: int) -> None:
         (examples, path), part = self._searched[number, index], self.settings.parts[index]
-        ids = hard_negatives(read_run(path), examples, part, where=str(path))
-        self._candidates[number][index] = Candidates(ids, part.share)
+        self._candidates[number][index] = Candidates(hard_negatives(read_run(path), examples, part, path), part.share)
 
     def _initial(self, source: LoadedSource, part: NegativeSource) -> Candidates:
         """The candidates of a part before anything is mined."""
         examples: Any = source.examples
-        run: Run
+        run: Run = {}
+        where = source.source.run
         if part.kind in ("random", "none"):
             return Candidates({}, part.share, random=True)
-        if source.source.run is not None and part.kind != "checkpoint":
-            where, run = source.source.run, read_run(source.source.run)
+        if where is not None and part.kind != "checkpoint":
+            run = read_run(where)
             if not any(map(run.get, examples.positives)):
                 raise LearnedSparseError(
                     f"{where}: no hits for any query of {source.name}; is it the run of another split?"
@@ -115,8 +125,7 @@ class NegativeSampler:
             collection, _, split = source.name.partition("/")
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            options: dict[str, Any] = {"collection": collection, "run": where, "if_main": self._if_main}
-            run = bm25_run(queries, examples.texts, part.ranks[1], **options)
+            run = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, run=where)
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "
@@ -125,16 +134,13 @@ class NegativeSampler:
             )
         else:
             return Candidates({}, part.share)
-        return Candidates(hard_negatives(run, examples, part, where=str(where)), part.share)
+        return Candidates(hard_negatives(run, examples, part, where), part.share)
 
 
-def hard_negatives(
-    run: Run, examples: JudgedExamples, negatives: NegativeSource, *, where: str
-) -> dict[str, list[str]]:
-    """Candidates per query: the ``ranks`` of the run, counted from 1.
+def hard_negatives(run: Run, examples: JudgedExamples, negatives: NegativeSource, where: Path) -> dict[str, list[str]]:
+    """Candidates per query: the ``ranks`` of the run ``where``, counted from 1.
 
-    Positives, documents with the text of a positive, and documents without text are left out. ``where`` opens the
-    message about an unknown document.
+    Positives, documents with the text of a positive, and documents without text are left out.
     """
     candidates = {}
     for query, positives in examples.positives.items():
@@ -144,19 +150,13 @@ def hard_negatives(
             if id not in examples.texts:
                 raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")
         candidates[query] = [
-            id for id in ids if text_key(examples.texts[id]) not in relevant and not examples.texts.is_empty(id)
+            id for id in ids if text_key(examples.texts[id]) not in relevant and examples.texts[id].strip()
         ]
     return candidates
 
 
 def bm25_run(
-    queries: Sequence[Query],
-    texts: Iterable[Document],
-    depth: int,
-    *,
-    collection: str,
-    run: Path,
-    if_main: IfMain = call,
+    queries: Sequence[Query], texts: Callable[[], Iterable[Document]], depth: int, *, collection: str, run: Path
 ) -> Run:
     """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4); the file ``run`` keeps the results.
 
@@ -165,51 +165,44 @@ def bm25_run(
     indexed and the queries searched again.
     """
     index = index_folder(collection, TRAINING_INDEX)
-    plain = hashlib.blake2b(digest_size=16)
-    for document in texts:
-        plain.update(f"{document.id}\0{document.text.partition(EXPANDED)[0]}\0".encode("utf-8", "surrogatepass"))
-    asked = hashlib.blake2b(
-        "\0".join(f"{q.id}\0{q.text}" for q in queries).encode("utf-8", "surrogatepass"), digest_size=16
-    )
-    texts_only = {"texts": plain.hexdigest()}
-    made_from = {**texts_only, "queries": asked.hexdigest(), "depth": depth}
+    digests = {"texts": hashlib.blake2b(digest_size=16), "queries": hashlib.blake2b(digest_size=16)}
+    for document in texts():
+        plain = document.text.partition(EXPANDED)[0]
+        digests["texts"].update(f"{document.id}\0{plain}\0".encode("utf-8", "surrogatepass"))
+    asked = "\0".join(f"{query.id}\0{query.text}" for query in queries)
+    digests["queries"].update(asked.encode("utf-8", "surrogatepass"))
+    made_from = {"depth": depth, **{name: digest.hexdigest() for name, digest in digests.items()}}
 
-    def make() -> None:
+    def make(path: Path, source: Mapping[str, object], write: Callable[[], object]) -> None:
+        notes = path.with_suffix(".json")
+        if not (path.exists() and notes.exists() and read_json(notes) == source):
+            notes.unlink(missing_ok=True)
+            write()
+            write_json(notes, source)
+
+    def search() -> None:
+        from learned_sparse.index.build import build_bm25_index
+        from learned_sparse.lucene.searchers import search_bm25
+
+        documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
+        make(index, {"texts": made_from["texts"]}, lambda: build_bm25_index(documents, index, overwrite=True))
+        write_run(run, search_bm25(index, list(queries), depth), "bm25")
+
+    def search_once() -> None:
         with locked(index.with_name(f"{index.name}.search"), wait=True):  # another training may be searching here
-            if _is_made_from(run, made_from):
-                return
-            from learned_sparse.index.build import build_bm25_index
-            from learned_sparse.lucene.searchers import search_bm25
+            make(run, made_from, search)
 
-            if not _is_made_from(index, texts_only):
-                documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts)
-                _provenance(index).unlink(missing_ok=True)
-                build_bm25_index(documents, index, overwrite=True)
-                write_json(_provenance(index), texts_only)
-            _provenance(run).unlink(missing_ok=True)
-            write_run(run, search_bm25(index, list(queries), depth), "bm25")
-            write_json(_provenance(run), made_from)
-
-    if_main(make)
+    if_main(search_once)
     return read_run(run)
-
-
-def _provenance(path: Path) -> Path:
-    return path.with_suffix(".json")
-
-
-def _is_made_from(path: Path, source: Mapping[str, object]) -> bool:
-    return path.exists() and _provenance(path).exists() and read_json(_provenance(path)) == source
 
 
 def search_pool(
     examples: JudgedExamples, negatives: NegativeSource, seed: Sequence[int]
 ) -> tuple[list[Query], TextStore]:
     """The queries and documents of one mining, drawn with ``seed``."""
-    chosen = draw(examples.positives, negatives.queries, (), seed)
-    positives = [id for query in chosen for id in examples.positives[query]]
+    positives = [id for ids in examples.positives.values() for id in ids]
     pool = draw(examples.texts.ids, negatives.pool, positives, seed)
-    return [Query(id, examples.queries[id]) for id in chosen], TextStore(examples.texts, keep=set(pool))
+    return [Query(id, examples.queries[id]) for id in examples.positives], TextStore(examples.texts, keep=set(pool))
 
 
 def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Sequence[int]) -> list[str]:
@@ -221,3 +214,48 @@ def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Seq
     drawn = rng.choice(len(all_ids), size=count, replace=False)
     kept = {all_ids[int(index)] for index in drawn} | set(always)
     return [id for id in all_ids if id in kept]
+
+
+def best_documents(
+    encode: Callable[[Side, Sequence[str]], Vectors],
+    queries: Sequence[Query],
+    pool: TextStore,
+    depth: int,
+    *,
+    process: int = 0,
+    processes: int = 1,
+    gather: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = lambda array: array,
+    block: int = 8192,
+) -> dict[str, list[tuple[str, float]]]:
+    """The ``depth`` best documents of ``pool`` for each query by dot product, the same in every process.
+
+    Equal scores are ordered by document id; scores of 0 are no hits. Each process encodes and searches every
+    ``processes``-th block of ``block`` documents; ``gather`` turns an array ``(1, ...)`` of this process into that of
+    all, ``(processes, ...)``. Memory: one block of vectors, and 8 bytes for each of ``depth`` hits of each query.
+    """
+    order = sorted(range(len(pool)), key=pool.ids.__getitem__, reverse=True)
+    position = np.empty(len(pool), np.int64)
+    position[order] = np.arange(len(pool))
+    # a hit is one number: the bits of its score, which for positive floats order as the floats do, then its position
+    best = np.zeros((len(queries), depth), np.int64)
+    vectors, at_once = encode("query", [query.text for query in queries]), max(1, _CELLS // block)
+    starts = range(process * block, len(pool), processes * block)
+    for start in tqdm(starts, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
+        documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
+        for first in range(0, len(queries), at_once):
+            rows = slice(first, first + at_once)
+            scores = (vectors[rows] @ documents).toarray().astype(np.float32)
+            hits = np.where(
+                scores > 0, scores.view(np.int32).astype(np.int64) << 32 | position[start : start + block], 0
+            )
+            best[rows] = _largest(np.hstack([best[rows], hits]), depth)
+    best = np.sort(_largest(np.hstack(list(gather(best[None]))), depth), axis=1)[:, ::-1]
+    scores = (best >> 32).astype(np.int32).view(np.float32)
+    return {
+        query.id: [(pool.ids[order[hit & 0xFFFFFFFF]], score) for hit, score in zip(hits, of_hits, strict=True) if hit]
+        for query, hits, of_hits in zip(queries, best.tolist(), scores.tolist(), strict=True)
+    }
+
+
+def _largest(hits: npt.NDArray[np.int64], depth: int) -> npt.NDArray[np.int64]:
+    return np.partition(hits, hits.shape[1] - depth, axis=1)[:, hits.shape[1] - depth :]

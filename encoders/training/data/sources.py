@@ -50,7 +50,7 @@ def load_source(source: Source, negatives: Negatives, stores: TextStores | None 
         source = dataclasses.replace(source, split=collection.choose_split(default=source.split))
     topics = read_queries(source.topics) if source.topics is not None else collection.queries(source.split)
     queries = {query.id: query.text for query in topics}
-    texts = stores.texts(collection, expanded=source.expanded)
+    texts = stores.texts(collection, source.expanded)
     teacher = None if source.scores is None else TeacherScores(source.scores)
     if path is None:
         qrels = read_qrels(source.qrels) if source.qrels is not None else collection.qrels(source.split)
@@ -95,7 +95,7 @@ def _positives(
                 unusable["whose query is not among the topics"] += 1
             elif document not in texts:
                 unusable["whose document is not in the collection"] += 1
-            elif not queries[query].strip() or texts.is_empty(document):
+            elif not queries[query].strip() or not texts[document].strip():
                 unusable["whose query or document has no text"] += 1
             elif teacher is not None and np.isnan(teacher.of(query, [document])[0]):
                 unusable["without a teacher's score"] += 1

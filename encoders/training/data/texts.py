@@ -5,20 +5,24 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
+
+from accelerate import PartialState
 
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 
-IfMain = Callable[[Callable[[], object]], None]
-"""Calls its argument in the main process while the other processes wait."""
 
-
-def call(action: Callable[[], object]) -> None:
-    """``IfMain`` of a single process."""
-    action()
+def if_main(action: Callable[[], object]) -> None:
+    """Do ``action`` in the main process of a training, while the other processes wait."""
+    state = PartialState()
+    if state.is_main_process:
+        action()
+    state.wait_for_everyone()
 
 
 def text_key(text: str) -> int:
@@ -32,7 +36,7 @@ def query_key(text: str) -> int:
 
 
 class TextStore:
-    """Texts of a collection by id, compact enough for millions of passages: one block of UTF-8 bytes with offsets.
+    """Texts of a collection by id, as UTF-8: compact enough for millions of passages.
 
     >>> store = TextStore([Document("a", "one"), Document("b", "two")])
     >>> store["b"], store.ids, "c" in store
@@ -41,43 +45,30 @@ class TextStore:
 
     def __init__(self, documents: Iterable[Document], keep: Set[str] | None = None) -> None:
         """Read ``documents``, or only those with an id in ``keep``."""
-        self._rows: dict[str, int] = {}
-        self._bytes = bytearray()
-        self._ends = array("q", [0])
-        for document in documents:
-            if keep is None or document.id in keep:
-                self._rows[document.id] = len(self._rows)
-                self._bytes += document.text.encode("utf-8", "surrogatepass")
-                self._ends.append(len(self._bytes))
-        self.ids: Sequence[str] = list(self._rows)
-        self._fingerprint = ""
+        chosen = (document for document in documents if keep is None or document.id in keep)
+        self._texts = {document.id: document.text.encode("utf-8", "surrogatepass") for document in chosen}
+        self.ids: Sequence[str] = list(self._texts)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._rows
+        return id in self._texts
 
     def __getitem__(self, id: str) -> str:
-        row = self._rows[id]
-        return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
-
-    def is_empty(self, id: str) -> bool:
-        """Whether the text is empty or white space."""
-        return not self[id].strip()
+        return self._texts[id].decode("utf-8", "surrogatepass")
 
     def __iter__(self) -> Iterator[Document]:
         return (Document(id, self[id]) for id in self.ids)
 
+    @cached_property
     def fingerprint(self) -> str:
-        """A hash of all ids and texts in order, which changes with the collection; computed once."""
-        if self._fingerprint:
-            return self._fingerprint
+        """A hash of all ids and texts in order, which changes with the collection."""
         digest = hashlib.blake2b("\0".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=16)
-        digest.update(self._ends.tobytes())
-        digest.update(self._bytes)
-        self._fingerprint = digest.hexdigest()
-        return self._fingerprint
+        digest.update(array("q", accumulate(map(len, self._texts.values()), initial=0)).tobytes())
+        for text in self._texts.values():
+            digest.update(text)
+        return digest.hexdigest()
 
 
 class TextStores:
@@ -89,28 +80,22 @@ class TextStores:
         self._reads_expanded = expanded
         self._stores: dict[tuple[str, str, str], TextStore] = {}
 
-    def texts(self, collection: Collection, *, expanded: Path | None = None) -> TextStore:
+    def texts(self, collection: Collection, expanded: Path | None = None) -> TextStore:
         """All documents of ``collection``; ``expanded``: file with their predicted queries."""
-        documents, key = self.documents(collection, expanded=expanded), _key(collection, expanded)
+        key = _key(collection, expanded)
         if key not in self._stores:
-            self._stores[key] = TextStore(documents)
+            self._stores[key] = TextStore(self.documents(collection, expanded))
         return self._stores[key]
 
-    def documents(self, collection: Collection, *, expanded: Path | None = None) -> Iterable[Document]:
-        """All documents of ``collection``, from the store if there is one, else read again in each iteration."""
+    def documents(self, collection: Collection, expanded: Path | None = None) -> Iterator[Document]:
+        """All documents of ``collection``, from the store if there is one, else from its files."""
         if expanded is not None and not self._reads_expanded:
             raise LearnedSparseError(f"expanded: {expanded}: this model does not read expanded text; leave it out")
-        return self._stores.get(_key(collection, expanded)) or _Reading(
-            lambda: collection.documents(self.on_bad_line, expanded), self._reads_expanded
-        )
-
-
-class _Reading(Iterable[Document]):
-    def __init__(self, read: Callable[[], Iterable[Document]], expanded: bool) -> None:
-        self._read, self._expanded = read, expanded
-
-    def __iter__(self) -> Iterator[Document]:
-        return (Document(d.id, d.with_expanded if self._expanded else d.text) for d in self._read())
+        if store := self._stores.get(_key(collection, expanded)):
+            yield from store
+        else:
+            for document in collection.documents(self.on_bad_line, expanded):
+                yield Document(document.id, document.with_expanded if self._reads_expanded else document.text)
 
 
 def _key(collection: Collection, expanded: Path | None) -> tuple[str, str, str]:

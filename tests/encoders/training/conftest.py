@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from encoders.training import Negatives, Recipe, spade_options
+from encoders.training import Negatives, Recipe
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
@@ -170,26 +170,15 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
     """``first_stage(recipe)`` returns a session, and learner and batches of the first stage."""
 
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
-        from encoders.training.data.batches import Batches, Sampler
+        from encoders.training.data.batches import Batches
         from encoders.training.data.sources import load_source
         from encoders.training.loop import make_learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
-        cotraining = spade_options(stage).cotraining
         learner = make_learner(stage, session)
         examples = load_source(recipe.data[0], Negatives()).examples
-        batches = Batches(
-            [examples],
-            Sampler([len(examples)], seed=0),
-            session.model.tokenizer,
-            recipe.max_length,
-            batch_size=stage.batch_size,
-            select_from=None if cotraining is None else cotraining.select_from,
-            micro_batch_size=stage.micro_batch_size,
-            seed=[0],
-        )
-        return session, learner, batches
+        return session, learner, Batches([examples], stage, session.model.tokenizer, recipe.max_length, seed=0)
 
     return make
 
@@ -212,7 +201,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``stop_after(n)`` ends the next run after n steps, as if its time were up; ``stop_after(0)`` never ends it."""
 
     def stop(steps: int) -> None:
-        from encoders.training.session import Stopping
+        from encoders.training.loop import Stopping
 
         calls = iter(range(1, 10_000))
         monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == steps)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training import Negatives, Source
+from encoders.training import Negatives, Source, Stage
 from encoders.training.data.batches import Batches, Sampler, known_positives
 from encoders.training.data.examples import Candidates, Example, JudgedExamples
 from encoders.training.data.files import ExampleFile
@@ -47,10 +47,10 @@ def test_sampler_mixes_sources_by_size() -> None:
 
 def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() -> None:
     run = {"q": [("copy", 4.0), ("b", 3.0), ("a", 2.0), ("c", 1.0)]}
-    assert hard_negatives(run, examples(), Negatives(), where="run") == {"q": ["b", "c"], "r": []}
-    assert hard_negatives(run, examples(), Negatives(ranks=(3, 4)), where="run")["q"] == ["c"]
+    assert hard_negatives(run, examples(), Negatives(), Path("run")) == {"q": ["b", "c"], "r": []}
+    assert hard_negatives(run, examples(), Negatives(ranks=(3, 4)), Path("run"))["q"] == ["c"]
     with pytest.raises(LearnedSparseError, match="run: document 'zzz' is not in the training collection"):
-        hard_negatives({"q": [("zzz", 1.0)]}, examples(), Negatives(), where="run")
+        hard_negatives({"q": [("zzz", 1.0)]}, examples(), Negatives(), Path("run"))
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
@@ -104,10 +104,10 @@ def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> 
 
 
 def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
-    settings = Negatives(kind="self", pool=1, queries=1)
+    settings = Negatives(kind="self", pool=1)
     queries, pool = search_pool(examples(), settings, [0])
-    assert len(queries) == 1
-    assert set(POSITIVES[queries[0].id]) <= set(pool.ids)
+    assert [query.id for query in queries] == list(POSITIVES)
+    assert {"a", "b", "c"} <= set(pool.ids)
     assert search_pool(examples(), settings, [0])[1].ids == pool.ids
 
 
@@ -131,9 +131,9 @@ def tokenizer(tiny_backbone: Path) -> Any:
 
 
 def batches(tokenizer: Any, **options: Any) -> Batches:
-    settings = {"batch_size": 4, "micro_batch_size": 2, "seed": [0, 0], **options}
     numbered: Any = Numbered()
-    return Batches([numbered], Sampler([12], seed=0), tokenizer, MaxLength(query=8, document=8), **settings)
+    stage = Stage(name="s", steps=9, batch_size=4, micro_batch_size=2)
+    return Batches([numbered], stage, tokenizer, MaxLength(query=8, document=8), seed=0, **options)
 
 
 def test_batches_do_not_depend_on_the_order_of_access(tokenizer: Any) -> None:
@@ -193,8 +193,8 @@ def test_bm25_indexes_and_searches_once_per_collection(tmp_path: Path, tmp_home:
     run, bees = tmp_path / "runs" / "bm25.txt", [Query("q", "bees in hives")]
 
     def searched(texts: dict[str, str], queries: list[Query] = bees) -> list[str]:
-        hits = bm25_run(queries, judged(texts).texts, 10, collection="toy", run=run)
-        assert hard_negatives(hits, judged(texts), Negatives(), where="run")["q"] == [
+        hits = bm25_run(queries, judged(texts).texts.__iter__, 10, collection="toy", run=run)
+        assert hard_negatives(hits, judged(texts), Negatives(), Path("run"))["q"] == [
             id for id, _ in hits["q"] if id != "d2"
         ]
         return [id for id, _ in hits["q"]]
@@ -215,4 +215,4 @@ def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> N
     first, second = (load_source(source, Negatives(kind="none"), stores).examples for source in sources)
     assert isinstance(first, JudgedExamples)
     assert isinstance(second, JudgedExamples)
-    assert first.texts is second.texts is stores.documents(load_collection(tiny_collection))
+    assert first.texts is second.texts is stores.texts(load_collection(tiny_collection))

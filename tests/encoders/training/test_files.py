@@ -93,7 +93,7 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     close = ExampleFile(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0))
     assert {close.get(0, rng(seed)).negatives for seed in range(20)} == {("n2",)}  # n1 has 1.5 > 4 - 3
     plain = ExampleFile(written(tmp_path / "t.tsv", "q\tp\tn"), Negatives())
-    with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores; the file has none"):
+    with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores; give each source"):
         plain.drawing(Negatives(margin=1.0))
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from encoders.training import Negatives
 from encoders.training.data import files
-from encoders.training.data.files import ExampleFile
-from encoders.training.data.id_triples import index_of
+from encoders.training.data.files import ExampleFile, index_of
 from encoders.training.data.texts import TextStore, query_key, text_key
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
@@ -48,7 +47,7 @@ def test_any_other_line_is_read_as_text_or_as_the_same_numbers(path: Path, line:
     path.write_bytes(path.read_bytes() + f"{line}\n".encode() + b"7\t1\t2")
     known = index_of(path, QUERIES, TEXTS)
     if known is not None:
-        (offsets, keys), _ = known
+        offsets, keys, _ = known
         with path.open("rb") as file:
             file.seek(int(offsets[-1]))
             assert (file.readline(), keys[-1]) == (b"7\t1\t2", text_key("7"))

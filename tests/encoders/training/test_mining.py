@@ -14,7 +14,7 @@ import scipy.sparse
 
 from encoders.training import Negatives
 from encoders.training.data.examples import Candidates, JudgedExamples
-from encoders.training.data.mining import Gather, best_documents
+from encoders.training.data.negatives import best_documents
 from encoders.training.data.texts import TextStore
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
@@ -65,7 +65,7 @@ def test_hits_are_those_of_all_dot_products(block: int, depth: int) -> None:
 def test_several_processes_find_the_same() -> None:
     texts, parts = Texts(50), list[npt.NDArray[Any]]()
 
-    def search(process: int, gather: Gather) -> Any:
+    def search(process: int, gather: Any) -> Any:
         return best_documents(
             texts.encode, QUERIES, texts.pool, 6, process=process, processes=3, gather=gather, block=4
         )

@@ -16,7 +16,7 @@ from torch import Tensor
 from encoders.encoding.model import new_model
 from encoders.models.spade import query_nll
 from encoders.training.data.batches import labels_of
-from encoders.training.learner import begin_training
+from encoders.training.learner import begin_stage
 from encoders.training.objective import (
     in_batch_hinge,
     in_batch_nll,
@@ -25,7 +25,7 @@ from encoders.training.objective import (
     rank_losses,
     total_loss,
 )
-from encoders.training.recipe import Rank, Recipe, Regularizer
+from encoders.training.recipe import Rank, Recipe, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, flops, l1, masked
 from encoders.training.session import evaluating
 
@@ -256,10 +256,14 @@ def uhd(backbone: Path, **settings: Any) -> Any:
     return new_model("uhd", chosen, str(backbone), seed=1)
 
 
+def stage(**changes: Any) -> Stage:
+    return Stage(name="s", steps=1, batch_size=1, **changes)
+
+
 @pytest.mark.parametrize("dropout", [True, False])
 def test_training_vectors_are_not_binarised(tiny_headless: Path, dropout: bool) -> None:
     model = uhd(tiny_headless, binarize=True)
-    begin_training(model, dropout=dropout)
+    begin_stage(stage(dropout=dropout), model, list(model.weighers.parameters()))
     weights = model.weighers.document(IDS, MASK)
     assert weights.requires_grad
     assert len(set(weights[weights > 0].tolist())) > 2
@@ -269,7 +273,7 @@ def test_training_vectors_are_not_binarised(tiny_headless: Path, dropout: bool) 
 
 def test_evaluation_restores_the_mode_of_every_module(tiny_headless: Path) -> None:
     model = uhd(tiny_headless)
-    begin_training(model, dropout=False)
+    begin_stage(stage(dropout=False), model, list(model.weighers.parameters()))
     before = [module.training for module in model.weighers.modules()]
     assert any(before)
     assert not all(before)

@@ -14,9 +14,9 @@ import yaml
 
 from encoders.train import main
 from encoders.training import Recipe, load_recipe, recipe_names, spade_options, stated, to_mapping, train
-from encoders.training.loop import make_learner
-from encoders.training.recipe_file import differences, resolved
-from encoders.training.session import Session, Stopping
+from encoders.training.loop import Stopping, make_learner
+from encoders.training.recipe import differences, resolved
+from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
 
@@ -78,9 +78,7 @@ def test_a_new_field_with_a_default_does_not_change_what_a_recipe_states() -> No
         ("stages.0.augment_pair=true", r"stages\[0\]: unknown key 'augment_pair'"),
         ("seeds=1", "unknown key 'seeds'; did you mean 'seed'"),
         ("stages.0.regularizer.kind=flop", "'flop' is not a regulariser; did you mean 'flops'"),
-        ("stages.0.scope=batch", r"'scope' is gone: .* rank: {negatives_from: N} takes"),
-        ("stages.0.joint=true", "'joint' is gone: write options: {joint: ...}"),
-        ("quantization.bits=4", "'quantization' is gone: write bits: BITS"),
+        ("stages.0.head_learning_rate=1", "unknown key 'head_learning_rate'; write learning_rates: {head: RATE}"),
         ("stages.0.rank.negatives_from=50", "negatives_from 50 must divide batch_size 124"),
         ("stages.7.steps=1", "'7' is not an index of a list of 1"),
         ("stages.0.steps", "expected key=value"),

@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse
 import torch
 
+from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import load_checkpoint, new_model
 from encoders.models import SIDES
@@ -139,7 +140,9 @@ DOCUMENTS = ["python file", "python file file", "wing", "python"]
 
 def test_inverse_document_frequencies_count_documents_and_skip_special_tokens(tiny_headless: Path) -> None:
     model = new_model("splade", {"pooling": "max"}, str(tiny_headless))
-    frequencies, ids = inverse_document_frequencies(model, DOCUMENTS), model.tokenizer.get_vocab()
+    ids = model.tokenizer.get_vocab()
+    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(ids))
+    frequencies = inverse_document_frequencies(model, vocabulary, DOCUMENTS)
     expected = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5 / 1}
     for term, ratio in expected.items():
         assert math.isclose(frequencies[ids[term]], math.log(ratio), rel_tol=1e-6)
@@ -153,7 +156,7 @@ def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     changes = {"backbone": str(tiny_headless), "output_bias": -3.0, "idf_bias": 0.5}
     session = Session(tiny_recipe(architecture="sparterm", settings=settings, **changes), "cpu")
     session.start_from(DOCUMENTS)
-    expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, DOCUMENTS)
+    expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, session.vocabulary, DOCUMENTS)
     assert set(session.model.towers) == {"importance", "gate", "query_importance", "query_gate"}
     for name, tower in session.model.towers.items():
         expected_bias = torch.full_like(expected, -3.0) if name.endswith("gate") else expected

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from encoders.training import load_recipe, recipe_file
+from encoders.training import load_recipe
+from encoders.training import recipe as recipe_file
 from eval.reproduce.matrix import (
     BestOfRow,
     BM25Row,
