@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eval.measures import Qrels, parse_measure
 from learned_sparse.collections.trec import Run, read_run
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000  # texts tokenised at a time
 CLASSES = ("Match <= 1", "Match > 1", "Match all")
-Pieces = Callable[[Sequence[str]], list[frozenset[int]]]
-"""Function from texts to the distinct ids of their word pieces; see ``load_pieces``."""
+Pieces = Callable[[Sequence[str]], list[frozenset[str]]]
+"""Function from texts to their distinct word pieces; see ``load_pieces``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +141,8 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     return runs
 
 
-def load_pieces(name: str) -> Callable[[Sequence[str]], list[frozenset[int]]]:
-    """Function from texts to the distinct ids of their word pieces, untruncated and without special tokens.
+def load_pieces(name: str) -> Pieces:
+    """Function from texts to their distinct word pieces, untruncated and without special tokens.
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
@@ -152,12 +152,12 @@ def load_pieces(name: str) -> Callable[[Sequence[str]], list[frozenset[int]]]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
-    def pieces(texts: Sequence[str]) -> list[frozenset[int]]:
-        ids: list[frozenset[int]] = []
+    def pieces(texts: Sequence[str]) -> list[frozenset[str]]:
+        of_texts: list[frozenset[str]] = []
         for start in range(0, len(texts), _BATCH):
             encodings = tokenizer.encode_batch(list(texts[start : start + _BATCH]), add_special_tokens=False)
-            ids += [frozenset(encoding.ids) for encoding in encodings]
-        return ids
+            of_texts += [frozenset(encoding.tokens) for encoding in encodings]
+        return of_texts
 
     return pieces
 
@@ -170,7 +170,7 @@ def tokenizer_folder(name: str) -> Path:
     return locate(name, None, [TOKENIZER])
 
 
-def class_of(query: Set[int], relevant: Iterable[Set[int]]) -> str:
+def class_of(query: Set[Any], relevant: Iterable[Set[Any]]) -> str:
     """Class of SpaDE's Table 4 from the pieces of a query and those of its relevant documents (at least one).
 
     ``Match all`` if the relevant document has all pieces of the query, otherwise ``Match <= 1`` if it has none or one
