@@ -37,7 +37,6 @@ from eval.reproduce.matrix import (
     PublishedRow,
     RecipeRow,
     Row,
-    fill_data,
 )
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
@@ -104,9 +103,9 @@ def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.M
         cell("half", {"nDCG@10": [0.25, 0.75]}, column="other", broken=True),
     )
     steps = tuple(dict.fromkeys(step for entry in cells for step in entry.steps))
-    plan = Plan(
-        name="small", matrix=fill_data(MATRIX, tmp_path / "data"), data=tmp_path / "data", steps=steps, cells=cells
-    )
+    toy = dataclasses.replace(MATRIX.columns["toy"], collection=f"{tmp_path}/data/toy")
+    matrix = dataclasses.replace(MATRIX, columns=MATRIX.columns | {"toy": toy})
+    plan = Plan(name="small", matrix=matrix, data=tmp_path / "data", steps=steps, cells=cells)
     folder = tmp_path / "results"
     results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
