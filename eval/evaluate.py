@@ -9,20 +9,18 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
+from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
-if TYPE_CHECKING:
-    from eval.stats import Comparison
-
-Compared = Mapping[str, Mapping[str, "Comparison"]]
+Compared = Mapping[str, Mapping[str, Comparison]]
 """Run → measure → its comparison with the baseline."""
 _TOKENIZER = "minilm"
 EPILOG = """\
@@ -72,15 +70,12 @@ def main(argv: list[str] | None = None) -> int:
         }
         compared: Compared = {}
         if len(results) > 1 and not options.no_compare:
-            from eval.stats import comparisons
-
             compared = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
         if name is None:
             for run, scores in results.items():
                 _warn(files[run], scores)
-        tables.append(_as_text(name, queries, results, compared, baseline, markdown=options.markdown))
-        if not (options.output or options.json):
-            continue
+        heading = None if name is None else f"{name} ({len(queries):,} queries)"
+        tables.append(_as_text(results, compared, baseline, heading, markdown=options.markdown))
         of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
         if name is None:
             content |= of_part
@@ -156,24 +151,16 @@ def _warn(file: Path, scores: Scores) -> None:
 
 
 def _as_text(
-    name: str | None,
-    queries: Sequence[str],
-    results: Mapping[str, Scores],
-    compared: Compared,
-    baseline: str,
-    *,
-    markdown: bool,
+    results: Mapping[str, Scores], compared: Compared, baseline: str, heading: str | None, *, markdown: bool
 ) -> str:
-    """A heading for a class, one row per run, and one line for each run and measure that is compared."""
-    texts = [] if name is None else [f"{'### ' if markdown else ''}{name} ({len(queries):,} queries)"]
+    """The heading of a class, one row per run, and one line for each run and measure that is compared."""
+    texts = [] if heading is None else [f"{'### ' if markdown else ''}{heading}"]
     if results:
         measures = next(iter(results.values())).mean
         columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
         rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
         texts.append(format_table(columns, rows, markdown=markdown))
     if compared:
-        from eval.stats import format_comparison
-
         holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
         lines = [
             ("- " if markdown else "") + format_comparison(run, baseline, measure, comparison)
@@ -192,14 +179,19 @@ def _as_json(
          "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if per_query else {})}
         for name, scores in results.items()
     ]  # fmt: skip
-    found = []
-    for name, of_measure in compared.items():
-        for measure, comparison in of_measure.items():
-            low, high = comparison.confidence_interval
-            interval = [low, high] if math.isfinite(low) else None  # of a single query; JSON has no infinity
-            numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
-            wins = {"queries_higher": comparison.wins[0]}
-            found.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
+    found = [
+        {
+            "run": name,
+            "baseline": baseline,
+            "measure": measure,
+            "difference": one.difference,
+            "interval": list(one.confidence_interval) if math.isfinite(one.confidence_interval[0]) else None,
+            "p_value": one.p_value,
+            "queries_higher": one.wins[0],
+        }
+        for name, of_measure in compared.items()
+        for measure, one in of_measure.items()
+    ]
     return {"runs": runs, "comparisons": found}
 
 
