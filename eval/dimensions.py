@@ -211,7 +211,7 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
 
 def usage_section(kinds: Mapping[str, TermCounts]) -> Section:
     """Number of dimensions in use: all, those in one text only, and the most frequent with half of all postings."""
-    columns = [
+    columns: list[Column | str] = [
         "texts", "number", Column("active per text", 1), "dimensions in use", "in one text only",
         "with half of all postings",
     ]  # fmt: skip
@@ -258,7 +258,12 @@ def cuts_section(documents: TermCounts, queries: TermCounts | None) -> Section:
         of_flops = 100 * float(products[stop].sum() / flops) if flops else None
         of_postings = 100 * float(frequencies[stop].sum() / postings) if postings else 0.0
         rows.append([f"{limit:.0%}", int(np.count_nonzero(stop)), of_postings, of_flops])
-    columns = ["in more than", "dimensions", Column("% of the postings", 1), Column("% of the FLOPS", 1)]
+    columns: list[Column | str] = [
+        "in more than",
+        "dimensions",
+        Column("% of the postings", 1),
+        Column("% of the FLOPS", 1),
+    ]
     remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
     return Section("Stop-dimensions by share", [remark], columns, rows)
 

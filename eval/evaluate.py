@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.measures import Qrels, Scores, evaluate, parse_measure
+from eval.measures import Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
 from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
+from learned_sparse.collections.collection import registered_qrels
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, run_file
@@ -39,8 +40,11 @@ def main(argv: list[str] | None = None) -> int:
     """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
     files = named_runs(options.run or ())
-    judged, qrels = None, _load_qrels(options.qrels) if options.qrels else None
-    measures: Sequence[str] = options.measures or ()
+    judged, qrels, measures = None, None, options.measures or ()
+    if options.qrels:
+        path = Path(options.qrels)
+        is_file = path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
+        qrels = read_qrels(path) if is_file else registered_qrels(options.qrels)
     if options.collection is not None:
         judged = load_judged(options)
         judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
@@ -117,16 +121,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print everything as JSON")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
     return parser
-
-
-def _load_qrels(name: str) -> Qrels:
-    path = Path(name)
-    looks_like_a_file = len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
-    if path.exists() or looks_like_a_file:
-        return read_qrels(path)
-    from learned_sparse.collections.collection import registered_qrels
-
-    return registered_qrels(name)
 
 
 def _runs_at_home(judged: Judged | None) -> dict[str, Path]:

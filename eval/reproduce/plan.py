@@ -357,10 +357,15 @@ class Builder:
         for column, on in targets.items():
             for seed in (seeds_of(self.matrix, name) or (None,)) if self.matrix.rows[name].runs_on(column) else ():
                 its = self.run(name, on, seed)
-                stem, words, made_of = its.stem, [*on.words, "--run", its.run], [its.made_by]
+                stem, words = its.stem, [*on.words, "--run", str(its.run)]
+                made_of = [its.made_by]
                 if on.overlap:
                     qrels = on.overlap.writes[0] / OVERLAPS[str(on.measured_class)]
-                    stem, words, made_of = f"{stem}-{qrels.stem}", [*words, "--qrels", qrels], [*made_of, on.overlap]
+                    stem, words, made_of = (
+                        f"{stem}-{qrels.stem}",
+                        [*words, "--qrels", str(qrels)],
+                        [*made_of, on.overlap],
+                    )
                 evaluated = self.make(
                     "evaluate", f"evaluate {stem}, {on.name} {on.split}", "eval.evaluate",
                     (*words, "--measures", *on.measures, "--per-query", "--json"), stem,

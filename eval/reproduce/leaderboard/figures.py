@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval.reproduce.leaderboard.view import COSTS, Json, Quantity, Results
+from eval.reproduce.claims import Json
+from eval.reproduce.leaderboard.view import COSTS, Quantity, Results
 from eval.tables import label, matplotlib_style, set_scale, svg
 
 SCORES, TRADEOFF = "scores.svg", "tradeoff.svg"

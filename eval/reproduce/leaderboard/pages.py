@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from html import escape as html_escape
 from pathlib import Path
 
+from eval.reproduce.claims import Json
 from eval.reproduce.leaderboard.figures import SCORES, TRADEOFF, figure_names, figures
 from eval.reproduce.leaderboard.results import judge_again
-from eval.reproduce.leaderboard.view import COSTS, SIGNS, Json, Quantity, Results, amount, mark, p_value
+from eval.reproduce.leaderboard.view import COSTS, SIGNS, Quantity, Results, amount, mark, p_value
 from eval.stats import SIGNIFICANT
 from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
 from learned_sparse.core.files import atomic_write

@@ -186,7 +186,7 @@ def leaderboard(plan: Plan, command: str, kept: Cells | None = None) -> tuple[di
         own = measured(planned(plan, *pair), trained=isinstance(matrix.rows[pair[0]], RecipeRow))
         found[pair] = own if own[0]["status"] == "done" else kept.get(pair, own)
     cells = {pair: cell for pair, (cell, _) in found.items()}
-    trainings = {pair: of_cell for pair, (_, of_cell) in found.items() if of_cell}
+    trainings: Trainings = {pair: of_cell for pair, (_, of_cell) in found.items() if of_cell}
     for name in matrix.averages:
         weights = columns_of_average(matrix, name)
         cells |= {(row, name): _average({at: cells[row, at] for at in weights}, weights) for row in systems}

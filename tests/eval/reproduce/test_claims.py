@@ -23,7 +23,9 @@ def claim(kind: str = "higher", quantity: str = "MRR@10", **parts: Any) -> Claim
 
 def side(*trainings: Any, **cell: Any) -> tuple[dict[str, Any], list[PerQuery]]:
     """A cell and its trainings."""
-    runs = [{"MRR@10": {f"q{number:02d}": float(value) for number, value in enumerate(of)}} for of in trainings]
+    runs: list[PerQuery] = [
+        {"MRR@10": {f"q{number:02d}": float(value) for number, value in enumerate(of)}} for of in trainings
+    ]
     return {"status": "done", "scores": {"MRR@10": 0.0}, "costs": None, "timed_on": ""} | cell, runs
 
 
