@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.measures import Scores, evaluate, parse_measure
+from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
 from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
@@ -40,7 +40,9 @@ def main(argv: list[str] | None = None) -> int:
     """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
     files = named_runs(options.run or ())
-    judged, qrels, measures = None, None, options.measures or ()
+    judged: Judged | None = None
+    qrels: Qrels | None = None
+    measures: Sequence[str] = options.measures or ()
     if options.qrels:
         path = Path(options.qrels)
         is_file = path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.measures import Qrels, parse_measure
-from learned_sparse.collections.trec import Run, read_run
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 
 if TYPE_CHECKING:
@@ -61,16 +60,8 @@ def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = 
     add("--split", help="split of the queries (default: the only one)")
 
 
-def add_judged_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--run``, ``--collection``, ``--data``, ``--split`` and ``--measures``."""
-    add = parser.add_argument
-    add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
-    add_collection_options(parser, required=True)
-    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
-
-
 def load_judged(options: argparse.Namespace) -> Judged:
-    """Load the split that the options of ``add_judged_options`` name."""
+    """Load the split that ``--collection``, ``--data`` and ``--split`` name, with ``--measures`` or its own."""
     collection, name = load_split(options)
     split = collection.split(name)
     measures = tuple(options.measures or split.measures)
@@ -117,11 +108,6 @@ def share(text: str) -> float:
     if not 0 <= (number := float(text)) <= 1:
         raise argparse.ArgumentTypeError(f"{text}: give a share, 0 to 1")
     return number
-
-
-def read_runs(arguments: Sequence[str]) -> dict[str, Run]:
-    """``{name: run}`` of arguments ``NAME=FILE`` or ``FILE``."""
-    return {name: read_run(path) for name, path in named_runs(arguments).items()}
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
