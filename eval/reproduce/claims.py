@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from eval.measures import PerQuery
@@ -128,30 +128,26 @@ def judged_claims(content: Json, claims: Iterable[Claim], trainings: Trainings) 
         done = all(cell["status"] in {"done", "published"} for cell in both)
         if done and not claim.relative and not any(claim.quantity in cell["scores"] for cell in both):
             continue  # the column does not measure the quantity
-        numbers: dict[str, Any] = {}
-        if done and not claim.relative:
-            estimate = _estimate(claim, both, [trainings.get((cell["row"], column), ()) for cell in both])
-            tested.setdefault(claim.paper, {})[len(judged)] = claim, estimate
-        else:
-            numbers = _untested(claim, both)
+        told = {key: value for key, value in asdict(claim).items() if key not in {"columns", "margin"}}
+        if claim.margin != NON_INFERIORITY:
+            told["margin"] = claim.margin
         judged.append(
             {
+                **told,
                 "claim": str(claim),
-                "source": claim.source,
                 "paper": claim.paper,
                 "column": column,
-                "better": claim.better,
-                "worse": claim.worse,
-                "quantity": claim.quantity,
-                "kind": claim.kind,
                 "relative": claim.relative,
                 "published": claim.published and list(claim.published),
-                "unequal": claim.unequal,
                 "examples": max(trained[claim.better] or 0, trained[claim.worse] or 0) or None,
                 "paper_examples": PAPERS_EXAMPLES.get(claim.paper),
-                **numbers,
             }
         )
+        if done and not claim.relative:
+            estimate = _estimate(claim, both, [trainings.get((cell["row"], column), ()) for cell in both])
+            tested.setdefault(claim.paper, {})[len(judged) - 1] = claim, estimate
+        else:
+            judged[-1] |= _untested(claim, both)
     for family in tested.values():
         p_of = holm({number: estimate.p_value(claim.reference) for number, (claim, estimate) in family.items()})
         for number, (claim, estimate) in family.items():

@@ -82,6 +82,12 @@ def test_trainings_count_as_well_as_queries() -> None:
         assert verdicts({"a": better, "b": worse}, claim())[0]["verdict"] == verdict
 
 
+def test_the_tolerated_loss_is_stored_to_judge_again() -> None:
+    sides = {"a": side(0.494 + NOISE), "b": side(np.full(41, 0.5))}
+    stored = [verdicts(sides, claim("not lower", margin=margin))[0].get("margin") for margin in (0.005, 0.01)]
+    assert stored == [0.005, None]  # the default is not stored
+
+
 def test_costs_are_shown_and_not_judged() -> None:
     sides = {"a": side([0.5], costs={"FLOPS": 1.5}), "b": side([0.5], costs={"FLOPS": 2.0})}
     (found,) = verdicts(sides, claim("less", "FLOPS", published=[0.5, 1.0]))
