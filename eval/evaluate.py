@@ -13,16 +13,14 @@ from typing import Any
 
 from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
-from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
-from learned_sparse.collections.collection import registered_qrels
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
-Compared = Mapping[str, Mapping[str, Comparison]]
-"""Run → measure → its comparison with the baseline."""
+Compared = Mapping[str, Mapping[str, Any]]
+"""Run → measure → its ``eval.stats.Comparison`` with the baseline."""
 _TOKENIZER = "minilm"
 EPILOG = """\
 Give either --collection with --split, or --qrels with --measures. --overlap also measures each class of SpaDE's
@@ -45,8 +43,12 @@ def main(argv: list[str] | None = None) -> int:
     measures: Sequence[str] = options.measures or ()
     if options.qrels:
         path = Path(options.qrels)
-        is_file = path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
-        qrels = read_qrels(path) if is_file else registered_qrels(options.qrels)
+        if path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}:
+            qrels = read_qrels(path)
+        else:
+            from learned_sparse.collections.collection import registered_qrels
+
+            qrels = registered_qrels(options.qrels)
     if options.collection is not None:
         judged = load_judged(options)
         judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
@@ -76,15 +78,15 @@ def main(argv: list[str] | None = None) -> int:
         }
         compared: Compared = {}
         if len(results) > 1 and not options.no_compare:
+            from eval.stats import comparisons
+
             compared = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
-        if name is None:
-            for run, scores in results.items():
-                _warn(files[run], scores)
         heading = None if name is None else f"{name} ({len(queries):,} queries)"
         tables.append(_as_text(results, compared, baseline, heading, markdown=options.markdown))
         of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
         if name is None:
             content |= of_part
+            _warn(files, results)
         else:
             content.setdefault("classes", []).append({"name": name, "queries": list(queries), **of_part})
     text = json.dumps(content, indent=2, ensure_ascii=False)
@@ -135,15 +137,17 @@ def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     return runs
 
 
-def _warn(file: Path, scores: Scores) -> None:
-    for queries, message in (
-        (scores.missing, "judged queries without a hit, scored zero"),
-        (scores.unjudged, "queries without a judgement, ignored"),
-    ):
-        if queries:
-            _logger.warning("%s: %d %s (for instance %r)", file, len(queries), message, queries[0])
-    if deeper := [text for text in scores.mean if 0 < scores.max_hits < (parse_measure(text).cutoff or 0)]:
-        _logger.warning("%s: at most %d hits a query; less deep than %s", file, scores.max_hits, ", ".join(deeper))
+def _warn(files: Mapping[str, Path], results: Mapping[str, Scores]) -> None:
+    for run, scores in results.items():
+        for queries, message in (
+            (scores.missing, "judged queries without a hit, scored zero"),
+            (scores.unjudged, "queries without a judgement, ignored"),
+        ):
+            if queries:
+                _logger.warning("%s: %d %s (for instance %r)", files[run], len(queries), message, queries[0])
+        if deeper := [text for text in scores.mean if 0 < scores.max_hits < (parse_measure(text).cutoff or 0)]:
+            text = "%s: at most %d hits a query; less deep than %s"
+            _logger.warning(text, files[run], scores.max_hits, ", ".join(deeper))
 
 
 def _as_text(
@@ -157,6 +161,8 @@ def _as_text(
         rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
         texts.append(format_table(columns, rows, markdown=markdown))
     if compared:
+        from eval.stats import format_comparison
+
         holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
         lines = [
             ("- " if markdown else "") + format_comparison(run, baseline, measure, comparison)

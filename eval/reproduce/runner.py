@@ -14,8 +14,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from typing import Any, TextIO, TypeVar
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TextIO
 
 from eval.reproduce.steps import Kind, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
 from learned_sparse.core.errors import LearnedSparseError
@@ -31,8 +31,6 @@ LOG_LINES = 12
 """Lines at the end of a log that are shown when a step fails."""
 _INTERRUPTED = (130, -signal.SIGINT)
 """Exit statuses of a process stopped by Ctrl-C."""
-T = TypeVar("T")
-
 Execute = Callable[[Step], str | None]
 """Runs the command of a step; returns the error, or None."""
 
@@ -57,21 +55,22 @@ class Runner:
 
     def run(self, jobs: int = 1) -> None:
         """Run ``todo``, ``jobs`` steps at once; a step of kind "costs" measures times and so runs alone."""
-        pool = ThreadPoolExecutor(jobs) if jobs > 1 else _CallingThread()
         running: dict[Future[str | None], Step] = {}
-        try:
-            while self.todo or running:
-                while len(running) < jobs and (step := self._next(list(running.values()))):
-                    self.todo.remove(step)
-                    _logger.info("%s %s ...%s", self._progress(), step.title, self._time_left(jobs))
-                    running[pool.submit(run_step, step, self._execute, alone=jobs == 1)] = step
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    self._end(running.pop(future), future.result())
-        except BaseException as error:
-            self._stop(isinstance(error, KeyboardInterrupt))
-            raise
-        finally:
-            pool.shutdown()
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                while self.todo or running:
+                    while len(running) < jobs and (step := self._next(list(running.values()))):
+                        self.todo.remove(step)
+                        _logger.info("%s %s ...%s", self._progress(), step.title, self._time_left(jobs))
+                        if jobs > 1:
+                            running[pool.submit(run_step, step, self._execute, alone=False)] = step
+                        else:  # in this thread: only the main thread receives signals
+                            self._end(step, run_step(step, self._execute))
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._end(running.pop(future), future.result())
+            except BaseException as error:
+                self._stop(isinstance(error, KeyboardInterrupt))
+                raise
 
     def _next(self, running: Sequence[Step]) -> Step | None:
         """The first step that can start now; steps that need a failed step fail here."""
@@ -159,16 +158,6 @@ class OnCluster:
         share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
         _begun_log(step).close()
         return _failure(step, self._commands.run(step.module, run_words(step, quiet=True), log_of(step), share))
-
-
-class _CallingThread(Executor):
-    """Runs submitted work in the calling thread: only the main thread receives signals."""
-
-    def submit(self, run: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
-        """Run the work now; its exceptions are raised here."""
-        future: Future[T] = Future()
-        future.set_result(run(*arguments, **options))
-        return future
 
 
 def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
