@@ -285,18 +285,16 @@ def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_u
         for number in range(warming):
             function(arguments[number % len(arguments)])
         progress.update(warming)
-        rounds = []
+        rounds: list[list[float]] = []
         for _ in range(ROUNDS):
-            rounds.append([_seconds(function, argument) for argument in arguments])
+            rounds.append([])
+            for argument in arguments:
+                started = time.perf_counter()
+                function(argument)
+                rounds[-1].append(time.perf_counter() - started)
             progress.update(len(arguments))  # between rounds, so that it costs no measured time
     times = [1000 * median(of_argument) for of_argument in zip(*rounds, strict=True)]
     return Milliseconds(median(times), mean(times), 1000 * float(np.quantile(rounds, 0.99)))
-
-
-def _seconds(function: Callable[[T], object], argument: T) -> float:
-    started = time.perf_counter()
-    function(argument)
-    return time.perf_counter() - started
 
 
 def evenly_spaced(length: int, maximum: int) -> list[int]:

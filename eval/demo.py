@@ -13,7 +13,7 @@ from eval.reproduce.plan import CellPlan, Plan, make_plan
 from eval.reproduce.runner import Runner, in_this_process, only_one
 from eval.stats import comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import home, read_json, run_file
 from learned_sparse.core.settings import CommandParser
 
@@ -102,22 +102,17 @@ def _run(plan: Plan, *, show: bool) -> None:
 
 
 def _row(cell: CellPlan) -> list[Cell]:
-    name = cell.run.stem
     costs: dict[str, Any] = read_json(str(cell.costs))["costs"]
     search, both = costs["mean ms/query"], costs["mean ms/query with encoding"]
     encoding = None if cell.checkpoint is None else both - search
     sparsity = [costs["FLOPS"], costs["terms/document"], costs["terms/query"]]
-    return [name, *_evaluated(cell)["scores"].values(), *sparsity, encoding, search]
+    return [cell.run.stem, *_evaluated(cell)["scores"].values(), *sparsity, encoding, search]
 
 
 def _evaluated(cell: CellPlan) -> dict[str, Any]:
     """Scores of the run, means and by query."""
-    evaluated: dict[str, Any]
-    (evaluated,) = read_json(cell.evaluated)["runs"]
-    return evaluated
+    return dict(read_json(cell.evaluated)["runs"][0])
 
 
 if __name__ == "__main__":
-    from learned_sparse.core.errors import run_main
-
     run_main(main)

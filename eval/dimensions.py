@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -197,11 +198,10 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
 
     The lengths of an index are those of ``sample`` documents, because Lucene stores terms by posting list.
     """
-    if not is_index(paths[0]):
+    if (index := lucene_index(paths)) is None:
         return count_documents(*paths)
     from learned_sparse.lucene.reader import every_document_frequency, read_contents, sampled_documents
 
-    index = only_index(paths)
     frequencies = every_document_frequency(index)
     frequencies.pop(EMPTY_TERM, None)
     lengths = [len(terms) - (EMPTY_TERM in terms) for terms in sampled_documents(index, sample)]
@@ -211,9 +211,9 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
 
 def usage_section(kinds: Mapping[str, TermCounts]) -> Section:
     """Number of dimensions in use: all, those in one text only, and the most frequent with half of all postings."""
-    columns = [
-        *map(Column, ("texts", "number")), Column("active per text", 1),
-        *map(Column, ("dimensions in use", "in one text only", "with half of all postings")),
+    columns: list[Column | str] = [
+        "texts", "number", Column("active per text", 1), "dimensions in use", "in one text only",
+        "with half of all postings",
     ]  # fmt: skip
     rows: list[list[Cell]] = []
     for kind, counts in kinds.items():
@@ -258,9 +258,12 @@ def cuts_section(documents: TermCounts, queries: TermCounts | None) -> Section:
         of_flops = 100 * float(products[stop].sum() / flops) if flops else None
         of_postings = 100 * float(frequencies[stop].sum() / postings) if postings else 0.0
         rows.append([f"{limit:.0%}", int(np.count_nonzero(stop)), of_postings, of_flops])
-    columns = [
-        *map(Column, ("in more than", "dimensions")), Column("% of the postings", 1), Column("% of the FLOPS", 1)
-    ]  # fmt: skip
+    columns: list[Column | str] = [
+        "in more than",
+        "dimensions",
+        Column("% of the postings", 1),
+        Column("% of the FLOPS", 1),
+    ]
     remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
     return Section("Stop-dimensions by share", [remark], columns, rows)
 
@@ -363,13 +366,10 @@ def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
                     ) from None
 
 
-def is_index(path: Path) -> bool:
-    """Whether ``path`` is a folder that Lucene wrote."""
-    return next(path.glob("segments_*"), None) is not None
-
-
-def only_index(paths: Sequence[Path]) -> Path:
-    """The single index of ``paths``."""
+def lucene_index(paths: Sequence[Path]) -> Path | None:
+    """The single Lucene index of ``paths``; None for encoded documents."""
+    if next(paths[0].glob("segments_*"), None) is None:
+        return None
     if len(paths) > 1:
         raise LearnedSparseError(f"{paths[0]}: an index; give one index at a time")
     return paths[0]
@@ -382,22 +382,19 @@ def expansion_section(texts: Iterable[Encoded], tokenizer: str) -> Section:
     The paper does not say how it counts; distinct pieces of the whole text are our reading. ``tokenizer`` is as
     ``load_pieces`` takes it.
     """
-    spelling = {number: term for term, number in read_tokenizer(tokenizer_folder(tokenizer)).get_vocab().items()}
-    pieces, known = load_pieces(tokenizer), set(spelling.values())
-    documents = total_pieces = total_terms = kept = 0
+    pieces, known = load_pieces(tokenizer), read_tokenizer(tokenizer_folder(tokenizer)).get_vocab().keys()
+    counts: list[tuple[int, int, int, int]] = []
     for batch in _batches(texts):
-        for (_, vector), numbers in zip(batch, pieces([text for text, _ in batch]), strict=True):
-            words = {spelling[number] for number in numbers}
-            kept += len(words & vector.keys())
-            total_pieces, total_terms, documents = total_pieces + len(words), total_terms + len(vector), documents + 1
+        for (_, vector), words in zip(batch, pieces([text for text, _ in batch]), strict=True):
+            kept = len(words & vector.keys())
+            counts.append((len(words), len(vector), len(words) - kept, len(vector) - kept))
             if not vector.keys() <= known:
                 raise LearnedSparseError(f"a dimension is no word piece of {tokenizer}; give the model's --tokenizer")
-    if not documents:
+    if not counts:
         raise LearnedSparseError("there are no documents to count terms of")
     columns = [Column(name, 1) for name in ("pieces of the text", "terms", "dropped", "added")]
-    remark = f"Means of {documents:,} documents; a term is dropped if it is a piece of the text and has no weight."
-    means = [number / documents for number in (total_pieces, total_terms, total_pieces - kept, total_terms - kept)]
-    return Section("Terms dropped and added", [remark], columns, [means])
+    remark = f"Means of {len(counts):,} documents; a term is dropped if it is a piece of the text and has no weight."
+    return Section("Terms dropped and added", [remark], columns, [np.mean(counts, axis=0).tolist()])
 
 
 def scores_section(
@@ -415,15 +412,12 @@ def scores_section(
     hits = [(query, *hit) for query, of_query in run.items() if query in judged.queries for hit in of_query[:depth]]
     ids = {document for _, document, _ in hits}
     texts = {name: document.text for name, document in judged.documents(ids).items()} if ids else {}
-    spelling = {number: term for term, number in vocabulary.items()}
     pieces = load_pieces(tokenizer)
-
-    def pieces_of(texts: Mapping[str, str]) -> dict[str, frozenset[str]]:
-        numbers = pieces(list(texts.values()))
-        return {name: frozenset(map(spelling.__getitem__, of)) for name, of in zip(texts, numbers, strict=True)}
-
-    in_query = pieces_of({query: judged.queries[query] for query, _, _ in hits})
-    rows = score_parts(hits, queries, _vectors_of(paths, ids), in_query, pieces_of(texts))
+    in_query, in_document = (
+        dict(zip(of, pieces(list(of.values())), strict=True))
+        for of in ({query: judged.queries[query] for query, _, _ in hits}, texts)
+    )
+    rows = score_parts(hits, queries, _vectors_of(paths, ids), in_query, in_document)
     columns = [Column("matched terms"), Column("% of the score", 1), Column("terms per hit", 2)]
     number = len({query for query, _, _ in hits})
     remark = f"Mean over the {len(hits):,} best hits of {number:,} queries; literal: a word piece of the text."
@@ -463,10 +457,10 @@ def score_parts(
 def _vectors_of(paths: Sequence[Path], ids: Iterable[str]) -> Vectors:
     """Vectors of the documents ``ids``; an error if one of them is missing."""
     wanted = set(ids)
-    if is_index(paths[0]):
+    if index := lucene_index(paths):
         from learned_sparse.lucene.reader import postings_of
 
-        vectors = postings_of(only_index(paths), wanted)
+        vectors = postings_of(index, wanted)
     else:
         vectors = {name: vector for path in paths for name, vector in read_vectors(path) if name in wanted}
     if missing := sorted(wanted - vectors.keys()):
@@ -505,22 +499,18 @@ def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -
     >>> by_length([9, 3, 3, 4], [80, 20, 40, 50], 2)
     [['3', 2, 30.0], ['4–9', 2, 65.0]]
     """
-    tokens, terms = np.asarray(lengths, dtype=np.int64), np.asarray(active, dtype=np.int64)
-    size = len(tokens) / groups
-    ends: list[list[int]] = []  # the shortest and the longest length of each group
-    texts = math.inf  # number of texts in the last group
-    for length, count in zip(*(part.tolist() for part in np.unique(tokens, return_counts=True)), strict=True):
-        if texts >= size or count >= size:
-            ends.append([length, length])
-            texts = 0
-        ends[-1][1] = length
-        texts += count
-    rows: list[list[Cell]] = []
-    for low, high in ends:
-        inside = (tokens >= low) & (tokens <= high)
-        name = str(low) if low == high else f"{low}–{high}"
-        rows.append([name, int(np.count_nonzero(inside)), float(terms[inside].mean())])
-    return rows
+    of_length: dict[int, list[int]] = {}
+    for length, number in zip(lengths, active, strict=True):
+        of_length.setdefault(length, []).append(number)
+    size = len(lengths) / groups
+    parts: list[tuple[list[int], list[int]]] = []  # the lengths of a group, and the numbers of its texts
+    for length, numbers in sorted(of_length.items()):
+        if not parts or max(len(parts[-1][1]), len(numbers)) >= size:
+            parts.append(([], []))
+        parts[-1][0].append(length)
+        parts[-1][1].extend(numbers)
+    names = [str(of[0]) if of[0] == of[-1] else f"{of[0]}–{of[-1]}" for of, _ in parts]
+    return [[name, len(numbers), fmean(numbers)] for name, (_, numbers) in zip(names, parts, strict=True)]
 
 
 def words_section(encoded: Sequence[Encoded], min_queries: int, top: int, names: Collection[str]) -> Section:

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
@@ -19,11 +19,8 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_mai
 from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
-if TYPE_CHECKING:
-    from eval.stats import Comparison
-
-Compared = Mapping[str, Mapping[str, "Comparison"]]
-"""Run → measure → its comparison with the baseline."""
+Compared = Mapping[str, Mapping[str, Any]]
+"""Run → measure → its ``eval.stats.Comparison`` with the baseline."""
 _TOKENIZER = "minilm"
 EPILOG = """\
 Give either --collection with --split, or --qrels with --measures. --overlap also measures each class of SpaDE's
@@ -41,8 +38,17 @@ def main(argv: list[str] | None = None) -> int:
     """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
     files = named_runs(options.run or ())
-    judged, qrels = None, _load_qrels(options.qrels) if options.qrels else None
+    judged: Judged | None = None
+    qrels: Qrels | None = None
     measures: Sequence[str] = options.measures or ()
+    if options.qrels:
+        path = Path(options.qrels)
+        if path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}:
+            qrels = read_qrels(path)
+        else:
+            from learned_sparse.collections.collection import registered_qrels
+
+            qrels = registered_qrels(options.qrels)
     if options.collection is not None:
         judged = load_judged(options)
         judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
@@ -75,15 +81,12 @@ def main(argv: list[str] | None = None) -> int:
             from eval.stats import comparisons
 
             compared = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
-        if name is None:
-            for run, scores in results.items():
-                _warn(files[run], scores)
-        tables.append(_as_text(name, queries, results, compared, baseline, markdown=options.markdown))
-        if not (options.output or options.json):
-            continue
+        heading = None if name is None else f"{name} ({len(queries):,} queries)"
+        tables.append(_as_text(results, compared, baseline, heading, markdown=options.markdown))
         of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
         if name is None:
             content |= of_part
+            _warn(files, results)
         else:
             content.setdefault("classes", []).append({"name": name, "queries": list(queries), **of_part})
     text = json.dumps(content, indent=2, ensure_ascii=False)
@@ -124,16 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _load_qrels(name: str) -> Qrels:
-    path = Path(name)
-    looks_like_a_file = len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
-    if path.exists() or looks_like_a_file:
-        return read_qrels(path)
-    from learned_sparse.collections.collection import registered_qrels
-
-    return registered_qrels(name)
-
-
 def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     if judged is None:
         raise LearnedSparseError("no run: give --run FILE")
@@ -144,28 +137,24 @@ def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     return runs
 
 
-def _warn(file: Path, scores: Scores) -> None:
-    for queries, message in (
-        (scores.missing, "judged queries without a hit, scored zero"),
-        (scores.unjudged, "queries without a judgement, ignored"),
-    ):
-        if queries:
-            _logger.warning("%s: %d %s (for instance %r)", file, len(queries), message, queries[0])
-    if deeper := [text for text in scores.mean if 0 < scores.max_hits < (parse_measure(text).cutoff or 0)]:
-        _logger.warning("%s: at most %d hits a query; less deep than %s", file, scores.max_hits, ", ".join(deeper))
+def _warn(files: Mapping[str, Path], results: Mapping[str, Scores]) -> None:
+    for run, scores in results.items():
+        for queries, message in (
+            (scores.missing, "judged queries without a hit, scored zero"),
+            (scores.unjudged, "queries without a judgement, ignored"),
+        ):
+            if queries:
+                _logger.warning("%s: %d %s (for instance %r)", files[run], len(queries), message, queries[0])
+        if deeper := [text for text in scores.mean if 0 < scores.max_hits < (parse_measure(text).cutoff or 0)]:
+            text = "%s: at most %d hits a query; less deep than %s"
+            _logger.warning(text, files[run], scores.max_hits, ", ".join(deeper))
 
 
 def _as_text(
-    name: str | None,
-    queries: Sequence[str],
-    results: Mapping[str, Scores],
-    compared: Compared,
-    baseline: str,
-    *,
-    markdown: bool,
+    results: Mapping[str, Scores], compared: Compared, baseline: str, heading: str | None, *, markdown: bool
 ) -> str:
-    """A heading for a class, one row per run, and one line for each run and measure that is compared."""
-    texts = [] if name is None else [f"{'### ' if markdown else ''}{name} ({len(queries):,} queries)"]
+    """The heading of a class, one row per run, and one line for each run and measure that is compared."""
+    texts = [] if heading is None else [f"{'### ' if markdown else ''}{heading}"]
     if results:
         measures = next(iter(results.values())).mean
         columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
@@ -192,14 +181,19 @@ def _as_json(
          "unjudged": list(scores.unjudged), **({"per_query": scores.per_query} if per_query else {})}
         for name, scores in results.items()
     ]  # fmt: skip
-    found = []
-    for name, of_measure in compared.items():
-        for measure, comparison in of_measure.items():
-            low, high = comparison.confidence_interval
-            interval = [low, high] if math.isfinite(low) else None  # of a single query; JSON has no infinity
-            numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
-            wins = {"queries_higher": comparison.wins[0]}
-            found.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
+    found = [
+        {
+            "run": name,
+            "baseline": baseline,
+            "measure": measure,
+            "difference": one.difference,
+            "interval": list(one.confidence_interval) if math.isfinite(one.confidence_interval[0]) else None,
+            "p_value": one.p_value,
+            "queries_higher": one.wins[0],
+        }
+        for name, of_measure in compared.items()
+        for measure, one in of_measure.items()
+    ]
     return {"runs": runs, "comparisons": found}
 
 

@@ -138,11 +138,24 @@ def evaluate(
     # Numbers replace query ids because trec_eval's Java wrapper corrupts non-ASCII ids in some locales. Zero-padded and
     # in the order of the ids, the numbers keep trec_eval's order of summation.
     numbers = {query: f"{number:09d}" for number, query in enumerate(sorted(judged, key=str.encode))}
-    values = _trec_eval_all(
-        {number: hits[query] or _unjudged_hit(judged[query]) for query, number in numbers.items()},
-        {number: judged[query] for query, number in numbers.items()},
-        parsed,
-    )
+    groups: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    for measure in parsed:
+        stem, _, cutoff = measure.name.partition(".")
+        groups.setdefault(measure.options, {}).setdefault(stem, {})[cutoff] = None
+    printed: dict[tuple[tuple[str, ...], str], dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
+        files = Path(folder, "qrels.txt"), Path(folder, "run.txt")
+        numbered = {numbers[query]: hits[query] or _unjudged_hit(judged[query]) for query in numbers}
+        files[0].write_bytes(b"".join(_qrels_lines({numbers[query]: judged[query] for query in numbers})))
+        with files[1].open("wb") as file:
+            file.writelines(_run_lines(numbered))
+        for options, stems in groups.items():  # one call for all measures with these options
+            words = ["-q", "-c", *options]
+            for stem, cutoffs in stems.items():  # trec_eval silently ignores the second of -m P.5 -m P.10
+                words += ["-m", f"{stem}.{','.join(cutoffs)}".removesuffix(".")]
+            for key, query, value in trec_eval([*words, *map(str, files)]):
+                printed.setdefault((options, key), {})[query] = value
+    values = {measure.text: printed[measure.options, measure.name.replace(".", "_")] for measure in parsed}
     return Scores(
         mean={text: of_query[_MEAN] for text, of_query in values.items()},
         per_query={text: {q: of_query[number] for q, number in numbers.items()} for text, of_query in values.items()},
@@ -164,17 +177,26 @@ def _hits(of_query: Sequence[tuple[str, float]] | Mapping[str, float], removed: 
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write judgements as trec_eval reads them."""
     with atomic_write(path) as file:
-        file.writelines(line.encode() for line in _qrels_lines(qrels))
+        file.writelines(_qrels_lines(qrels))
 
 
-def _qrels_lines(qrels: Qrels) -> Iterator[str]:
+def _qrels_lines(qrels: Qrels) -> Iterator[bytes]:
     """Lines of judgements, negative grades as 0.
 
     No measure distinguishes the two, but trec_eval fails on a query whose grades are all negative.
     """
     for query, grades in qrels.items():
         for document, grade in grades.items():
-            yield f"{query} 0 {_checked_id(document)} {max(grade, 0)}\n"
+            yield f"{query} 0 {_checked_id(document)} {max(grade, 0)}\n".encode()
+
+
+def _run_lines(run: Mapping[str, Hits]) -> Iterator[bytes]:
+    """Lines of a run with every digit of its scores; trec_eval ignores the ranks and breaks ties by document id."""
+    for query, hits in run.items():
+        for document, score in hits:
+            if not math.isfinite(score):
+                raise LearnedSparseError(f"a run with the score {score} cannot be ranked; scores must be finite")
+            yield f"{query} Q0 {_checked_id(document)} 0 {float(score)!r} -\n".encode()
 
 
 def _unjudged_hit(grades: Mapping[str, int]) -> Hits:
@@ -187,38 +209,6 @@ def _unjudged_hit(grades: Mapping[str, int]) -> Hits:
     while document in grades:
         document += "-"
     return [(document, 0.0)]
-
-
-def _trec_eval_all(run: Mapping[str, Hits], qrels: Qrels, measures: Sequence[Measure]) -> dict[str, dict[str, float]]:
-    """``{notation: {query or "all": value}}``; measures with equal options share one call of trec_eval.
-
-    The run is written with every digit of its scores; trec_eval ignores the ranks and breaks ties by document id.
-    """
-    printed: dict[tuple[tuple[str, ...], str], dict[str, float]] = {}
-    with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
-        files = Path(folder, "qrels.txt"), Path(folder, "run.txt")
-        with files[0].open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(_qrels_lines(qrels))
-        with files[1].open("w", encoding="utf-8", newline="\n") as file:
-            for query, hits in run.items():
-                for document, score in hits:
-                    if not math.isfinite(score):
-                        raise LearnedSparseError(
-                            f"a run with the score {score} cannot be ranked; scores must be finite"
-                        )
-                    file.write(f"{query} Q0 {_checked_id(document)} 0 {float(score)!r} -\n")
-        for options in dict.fromkeys(measure.options for measure in measures):
-            # One -m has all cut-offs of a measure: trec_eval silently ignores the second of -m P.5 -m P.10.
-            cutoffs: dict[str, dict[str, None]] = {}
-            for measure in measures:
-                if measure.options == options:
-                    stem, _, cutoff = measure.name.partition(".")
-                    cutoffs.setdefault(stem, {})[cutoff] = None
-            names = [f"{stem}.{','.join(of_stem)}".removesuffix(".") for stem, of_stem in cutoffs.items()]
-            words = [word for name in names for word in ("-m", name)]
-            for key, query, value in trec_eval(["-q", "-c", *options, *words, *map(str, files)]):
-                printed.setdefault((options, key), {})[query] = value
-    return {measure.text: printed[measure.options, measure.name.replace(".", "_")] for measure in measures}
 
 
 def _checked_id(document: str) -> str:

@@ -11,9 +11,9 @@ from tqdm import tqdm
 
 from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
 from eval.measures import evaluate
-from eval.runs import Judged, add_expanded_option, add_judged_options, check_expanded, load_judged, read_runs
-from eval.tables import Cell, Column, format_table
-from learned_sparse.collections.trec import Run, ranked, write_run
+from eval.runs import Judged, add_collection_options, add_expanded_option, check_expanded, load_judged, named_runs
+from eval.tables import Column, format_table
+from learned_sparse.collections.trec import Run, ranked, read_run, write_run
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import write_json
@@ -38,9 +38,7 @@ Row = tuple[str, int | None, Mapping[str, float]]
 
 def first_stage(run: Run, queries: Iterable[str], *, remove_query: bool = False) -> Run:
     """The hits of ``queries``, best first; ``remove_query`` drops a hit whose id is that of the query."""
-    kept = {query: run[query] for query in queries if run.get(query)}
-    if remove_query:
-        kept = {query: [hit for hit in hits if hit[0] != query] for query, hits in kept.items()}
+    kept = {query: [hit for hit in run.get(query, ()) if not remove_query or hit[0] != query] for query in queries}
     return {query: hits for query, hits in kept.items() if hits}
 
 
@@ -76,8 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--set changes a checkpoint of this package; a cross-encoder has no such settings")
     judged = load_judged(options)
     runs = {
-        name: first_stage(run, judged.queries, remove_query=judged.remove_query)
-        for name, run in read_runs(options.run).items()
+        name: first_stage(read_run(path), judged.queries, remove_query=judged.remove_query)
+        for name, path in named_runs(options.run).items()
     }
     scorer = _load_scorer(options)
     check_expanded(judged.collection, scorer.document_encoder if isinstance(scorer, DotProducts) else None)
@@ -90,7 +88,9 @@ def main(argv: list[str] | None = None) -> int:
             if options.output:
                 write_run(options.output / f"{name}-top{depth}.txt", reranked)
             rows.append((name, depth, evaluate(reranked, judged.qrels, judged.measures).mean))
-    print(_table(rows, options.markdown))
+    columns = [Column("run"), Column("depth"), *(Column(measure, best="highest") for measure in judged.measures)]
+    cells = [[run, "first stage" if depth is None else depth, *scores.values()] for run, depth, scores in rows]
+    print(format_table(columns, cells, markdown=options.markdown))
     if options.output:
         content = {
             "collection": judged.collection.name,
@@ -106,13 +106,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _load_scorer(options: argparse.Namespace) -> CrossEncoder | DotProducts:
-    model_options = {
-        "revision": options.revision,
-        "max_length": options.max_length,
-        "batch_size": options.batch_size,
-        "device": options.device,
-        "dtype": options.dtype,
-    }
+    names = ("revision", "max_length", "batch_size", "device", "dtype")
+    model_options = {name: getattr(options, name) for name in names}
     if options.cross_encoder:
         return CrossEncoder(options.cross_encoder, **model_options)
     checkpoint = options.checkpoint or default_checkpoint(options.model)
@@ -134,29 +129,21 @@ def _score_pairs(
     return dict(zip(pairs, scores.tolist(), strict=True))
 
 
-def _table(rows: Sequence[Row], markdown: bool) -> str:
-    measures = list(rows[0][2])
-    columns = [Column("run"), Column("depth"), *(Column(measure, best="highest") for measure in measures)]
-    cells: list[list[Cell]] = [
-        [run, "first stage" if depth is None else depth, *(scores[measure] for measure in measures)]
-        for run, depth, scores in rows
-    ]
-    return format_table(columns, cells, markdown=markdown)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m eval.rerank",
         description="Re-rank the first hits of runs with a slower model, and measure at several depths.",
         epilog=EPILOG,
     )
-    add_judged_options(parser)
+    add = parser.add_argument
+    add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
+    add_collection_options(parser, required=True)
+    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
     add_expanded_option(parser)
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
     model.add_argument("--model", metavar="NAME", help="a model by its name in the home folder, or a published one")
-    add = parser.add_argument
     add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")
     add_set_option(parser, "change a setting of a checkpoint, for instance alpha=0.3; repeatable")

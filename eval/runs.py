@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eval.measures import Qrels, parse_measure
-from learned_sparse.collections.trec import Run, read_run
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000  # texts tokenised at a time
 CLASSES = ("Match <= 1", "Match > 1", "Match all")
-Pieces = Callable[[Sequence[str]], list[frozenset[int]]]
-"""Function from texts to the distinct ids of their word pieces; see ``load_pieces``."""
+Pieces = Callable[[Sequence[str]], list[frozenset[str]]]
+"""Function from texts to their distinct word pieces; see ``load_pieces``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +60,8 @@ def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = 
     add("--split", help="split of the queries (default: the only one)")
 
 
-def add_judged_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--run``, ``--collection``, ``--data``, ``--split`` and ``--measures``."""
-    add = parser.add_argument
-    add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
-    add_collection_options(parser, required=True)
-    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
-
-
 def load_judged(options: argparse.Namespace) -> Judged:
-    """Load the split that the options of ``add_judged_options`` name."""
+    """Load the split that ``--collection``, ``--data`` and ``--split`` name, with ``--measures`` or its own."""
     collection, name = load_split(options)
     split = collection.split(name)
     measures = tuple(options.measures or split.measures)
@@ -119,11 +110,6 @@ def share(text: str) -> float:
     return number
 
 
-def read_runs(arguments: Sequence[str]) -> dict[str, Run]:
-    """``{name: run}`` of arguments ``NAME=FILE`` or ``FILE``."""
-    return {name: read_run(path) for name, path in named_runs(arguments).items()}
-
-
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     """``{name: file}`` of arguments ``NAME=FILE`` or ``FILE``; the default name is the file's without its suffix."""
     runs: dict[str, Path] = {}
@@ -141,8 +127,8 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     return runs
 
 
-def load_pieces(name: str) -> Callable[[Sequence[str]], list[frozenset[int]]]:
-    """Function from texts to the distinct ids of their word pieces, untruncated and without special tokens.
+def load_pieces(name: str) -> Pieces:
+    """Function from texts to their distinct word pieces, untruncated and without special tokens.
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
@@ -152,12 +138,12 @@ def load_pieces(name: str) -> Callable[[Sequence[str]], list[frozenset[int]]]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
-    def pieces(texts: Sequence[str]) -> list[frozenset[int]]:
-        ids: list[frozenset[int]] = []
+    def pieces(texts: Sequence[str]) -> list[frozenset[str]]:
+        of_texts: list[frozenset[str]] = []
         for start in range(0, len(texts), _BATCH):
             encodings = tokenizer.encode_batch(list(texts[start : start + _BATCH]), add_special_tokens=False)
-            ids += [frozenset(encoding.ids) for encoding in encodings]
-        return ids
+            of_texts += [frozenset(encoding.tokens) for encoding in encodings]
+        return of_texts
 
     return pieces
 
@@ -170,7 +156,7 @@ def tokenizer_folder(name: str) -> Path:
     return locate(name, None, [TOKENIZER])
 
 
-def class_of(query: Set[int], relevant: Iterable[Set[int]]) -> str:
+def class_of(query: Set[Any], relevant: Iterable[Set[Any]]) -> str:
     """Class of SpaDE's Table 4 from the pieces of a query and those of its relevant documents (at least one).
 
     ``Match all`` if the relevant document has all pieces of the query, otherwise ``Match <= 1`` if it has none or one

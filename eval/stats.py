@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from eval.measures import PerQuery, Qrels, Run, evaluate
 
+Name = TypeVar("Name")
 Values = npt.NDArray[np.float64]
 """Scores ``(trainings, queries)``."""
 SIGNIFICANT = 0.05
@@ -194,7 +196,7 @@ def _wins(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: str) -
     return int((apart > 0).sum()), len(queries)
 
 
-def holm(p_of: Mapping[str, float]) -> dict[str, float]:
+def holm(p_of: Mapping[Name, float]) -> dict[Name, float]:
     """Correct the p-values of several comparisons by the step-down method of Holm (1979).
 
     The smallest p-value is multiplied by the number of comparisons, the next by one less, and so on. A corrected
@@ -203,7 +205,7 @@ def holm(p_of: Mapping[str, float]) -> dict[str, float]:
     >>> holm({"a": 0.04, "b": 0.25, "c": 0.01})
     {'a': 0.08, 'b': 0.25, 'c': 0.03}
     """
-    corrected: dict[str, float] = {}
+    corrected: dict[Name, float] = {}
     largest = 0.0
     for rank, name in enumerate(sorted(p_of, key=p_of.__getitem__)):
         largest = max(largest, min(1.0, (len(p_of) - rank) * p_of[name]))

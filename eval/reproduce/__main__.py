@@ -9,21 +9,21 @@ import logging
 import shlex
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from eval.reproduce.leaderboard.pages import write_report
+from eval.reproduce.leaderboard.results import RESULTS, VALUES, Cells, exit_status, kept_cells, write_leaderboard
+from eval.reproduce.matrix import Matrix, load_matrix
+from eval.reproduce.plan import Plan, make_plan
+from eval.reproduce.rehearsal import rehearse
+from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, only_one
+from eval.reproduce.steps import other_versions, status_of
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import add_engine_options
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import home, locked, read_json
 from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.ray import Engine, Tasks
-
-if TYPE_CHECKING:
-    from eval.reproduce.leaderboard.results import Cells
-    from eval.reproduce.matrix import Matrix
-    from eval.reproduce.plan import Plan
-    from eval.reproduce.runner import Runner
 
 _logger = logging.getLogger(__name__)
 _EXPANSIONS = (
@@ -35,8 +35,6 @@ _FILES = "to be placed by hand: python -m learned_sparse.collections NAME says w
 _DOWNLOADS = "by ir_datasets or Pyserini at first use"
 MAX_WAITING_STEPS = 32
 """Steps that are given to a cluster at a time; Ray starts those that fit."""
-RESULTS = Path("results")
-"""Folder of the results of each matrix, below the current folder."""
 EPILOG = """\
 Each step is a command of its own (training, encoding, indexing, searching, measuring). A step that was done with the
 same inputs and settings is skipped, and a killed step is resumed. The output of each step is in reproduce/logs below
@@ -63,25 +61,17 @@ def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
     if options.report:
-        from eval.reproduce.leaderboard.pages import write_report
-
         for path in write_report(options.report):
             print(f"written: {path}")
         return 0
     engine = Engine.from_options(options)
     if engine and (options.jobs or options.rehearse):
         raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
-    from eval.reproduce.leaderboard.results import kept_cells
-    from eval.reproduce.matrix import load_matrix
-    from eval.reproduce.plan import make_plan
-
     data = options.data or (data_root() if options.rehearse else None)  # a rehearsal needs no data
     matrix, name = load_matrix(options.matrix, data), Path(options.matrix).stem
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     rows = _chosen_rows(matrix, options)
     if options.rehearse:
-        from eval.reproduce.rehearsal import rehearse
-
         return rehearse(matrix, name, rows=rows, columns=options.column)
     data = options.data or data_root()
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
@@ -96,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
-    output = options.output or RESULTS / name
+    output = options.output or Path("results") / name
     kept = kept_cells(whole, output) if options.keep else {}
     plan = plan.without(kept)
     if options.dry_run:
@@ -104,9 +94,6 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     _check_results(whole, output, chosen, kept, drop=options.drop)
     failed = _run(plan, options, engine)
-    from eval.reproduce.leaderboard.pages import write_report
-    from eval.reproduce.leaderboard.results import exit_status, write_leaderboard
-
     with locked(output):
         status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
         write_report(output)
@@ -117,9 +104,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
     """Run the steps that are not done; returns whether one failed."""
-    from eval.reproduce.runner import OnCluster, OwnProcess, Runner, only_one
-    from eval.reproduce.steps import other_versions
-
     with contextlib.ExitStack() as stack:
         stack.enter_context(only_one())
         if engine is None:
@@ -140,8 +124,6 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
 
 
 def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
-    from eval.reproduce.runner import Runner
-
     for row, column in kept:
         print(f"kept        {row}, {column}: measured before")
     runner = Runner(plan.steps, lambda _: None)
@@ -168,8 +150,8 @@ def data_lines(plan: Plan) -> Iterator[str]:
                 expanded = f"--expanded {path}" in words or f".expanded={path}" in words
                 lines.append((f"missing     {path}", _EXPANSIONS if expanded else _FILES))
             for part in step.facts.get("fetched", ()):
-                by_hand = not isinstance(part, str)
-                lines.append((f"missing     {part[0]}", _FILES) if by_hand else (f"download    {part}", _DOWNLOADS))
+                by_name = isinstance(part, str)
+                lines.append((f"download    {part}", _DOWNLOADS) if by_name else (f"missing     {part[0]}", _FILES))
             for line in lines:
                 needed.setdefault(line, {})[f"{cell.row} on {cell.column}"] = None
     for (what, source), cells in needed.items():
@@ -195,8 +177,6 @@ def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
 
 def _summary(plan: Plan, runner: Runner) -> str:
     """Numbers of cells and steps, and disk space; raises if the disk is too full."""
-    from eval.reproduce.runner import check_disk_space
-
     space = check_disk_space(runner.todo)
     return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {runner.done} done; {space}"
 
@@ -206,24 +186,20 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept:
 
     ``chosen`` cells (row and column) are run first, ``kept`` ones are written again. ``drop``: lose the others.
     """
-    from eval.reproduce.leaderboard.results import RESULTS as FILE
-    from eval.reproduce.leaderboard.results import VALUES
-    from eval.reproduce.steps import status_of
-
-    def left_by_a_kill(name: str) -> bool:
-        return name[0] == "." or name == VALUES
-
     way_out = "name another folder with --output"
-    if not (folder / FILE).is_file():
-        if folder.exists() and (not folder.is_dir() or not all(left_by_a_kill(path.name) for path in folder.iterdir())):
+    if not (folder / RESULTS).is_file():
+        # a killed writer leaves hidden files and the values, which are written first
+        if folder.exists() and not (
+            folder.is_dir() and all(p.name[0] == "." or p.name == VALUES for p in folder.iterdir())
+        ):
             raise LearnedSparseError(f"{folder}: neither empty nor the results of a leaderboard; {way_out}")
         return
-    before = read_json(folder / FILE)
+    before = read_json(folder / RESULTS)
     if before["matrix"] != plan.name:
         raise LearnedSparseError(f"{folder}: has the results of the matrix {before['matrix']!r}; {way_out}")
-    averages = {column["name"] for column in before["columns"] if column["average"]}
-    measured = {(cell["row"], cell["column"]) for cell in before["cells"] if cell["status"] == "done"}
-    measured = {pair for pair in measured if pair[1] not in averages}
+    columns = {column["name"] for column in before["columns"] if not column["average"]}
+    done_before = [cell for cell in before["cells"] if cell["status"] == "done" and cell["column"] in columns]
+    measured = {(cell["row"], cell["column"]) for cell in done_before}
     done = {(cell.row, cell.column) for cell in plan.cells if status_of(cell.steps)[0] == "done"}
     lost = sorted(measured - chosen - done - kept.keys())
     if lost and not drop:
@@ -243,11 +219,7 @@ def _command_line(options: argparse.Namespace) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="python -m eval.reproduce",
-        description=main.__doc__,
-        epilog=EPILOG,
-    )
+    parser = CommandParser(prog="python -m eval.reproduce", description=main.__doc__, epilog=EPILOG)
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True).add_argument
@@ -259,20 +231,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--curve", metavar="NAME", help="only the rows of this curve")
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
     add_bad_line_option(add, default=None)
-    add(
-        "--keep",
-        action="store_true",
-        help="run only cells that the results do not have with the same inputs and settings",
-    )
+    kept = "run only cells that the results do not have with the same inputs and settings"
+    add("--keep", action="store_true", help=kept)
     add("--drop", action="store_true", help="lose cells that the results have and this run would not measure or keep")
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--check-data", action="store_true", help="list the files that are missing, with their sources")
     add("--display-commands", action="store_true", help="print the commands of each cell")
-    add(
-        "--rehearse",
-        action="store_true",
-        help="run every step on made-up texts with random models",
-    )
+    add("--rehearse", action="store_true", help="run every step on made-up texts with random models")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--jobs", type=positive, metavar="N", help="steps at the same time on this machine (default 1)")
     add_engine_options(parser)
@@ -281,6 +246,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core.errors import run_main
-
     run_main(main, "the same command goes on with the steps that are left")

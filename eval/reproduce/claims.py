@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from eval.measures import PerQuery
@@ -50,6 +50,9 @@ NOTES = (
 )
 """How the verdicts are decided, for the reader of a page."""
 _DIGITS = 6
+Json = Mapping[str, Any]
+Trainings = Mapping[tuple[str, str], Sequence[PerQuery]]
+"""Scores of each training by row and column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,83 +111,58 @@ class Claim:
         return f"{self.better}: {self.quantity} {self.kind} than {self.worse}{loss}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """Results of one row on one column, as claims compare them."""
+def judged_claims(content: Json, claims: Iterable[Claim], trainings: Trainings) -> list[dict[str, Any]]:
+    """The verdicts on the claims of a leaderboard as JSON values, one for each column that measures the quantity.
 
-    done: bool = True
-    scores: Mapping[str, float] = field(default_factory=dict)
-    """Mean of each measure; all that a published row has."""
-    trainings: Sequence[PerQuery] = ()
-    """Scores of each training, or of the only run; empty for a published row."""
-    costs: Mapping[str, float | None] = field(default_factory=dict)
-    timed_on: str = ""
-    """Processors that the costs were measured on."""
-    examples: int | None = None
-    """Training examples of the row; None if it is not trained here."""
-
-
-Sides = Callable[[str, str], Side]
-"""Results by row and column."""
-
-
-def judged_claims(claims: Sequence[Claim], columns: Iterable[str], sides: Sides) -> list[dict[str, Any]]:
-    """The verdicts on all claims of a leaderboard as JSON values, one for each column that measures the quantity.
-
-    ``verdict`` is one of ``MEANINGS``, or None with a ``reason``: a cost, or a row without results.
+    ``content`` has the rows, columns and cells of ``results.json``; a published row has no ``trainings``. The verdict
+    is one of ``MEANINGS``, or None with a ``reason``: a cost, or a row without results.
     """
-    pairs = [
-        (claim, column, sides(claim.better, column), sides(claim.worse, column))
-        for claim in claims
-        for column in claim.columns or columns
-    ]
-    pairs = [pair for pair in pairs if _measured(pair[0], pair[2:])]
-    found = [_estimate(claim, *both) for claim, _, *both in pairs]
-    p_of: dict[str, dict[str, float]] = {}
-    for number, ((claim, *_), estimate) in enumerate(zip(pairs, found, strict=True)):
-        if estimate is not None:
-            p_of.setdefault(claim.paper, {})[str(number)] = estimate.p_value(claim.reference)
-    corrected = {paper: holm(of_paper) for paper, of_paper in p_of.items()}
-    return [
-        {
-            "claim": str(claim),
-            "source": claim.source,
-            "paper": claim.paper,
-            "column": column,
-            "better": claim.better,
-            "worse": claim.worse,
-            "quantity": claim.quantity,
-            "kind": claim.kind,
-            "relative": claim.relative,
-            "published": claim.published and list(claim.published),
-            "unequal": claim.unequal,
-            "examples": max(better.examples or 0, worse.examples or 0) or None,
-            "paper_examples": PAPERS_EXAMPLES.get(claim.paper),
-            **(
-                _untested(claim, better, worse)
-                if estimate is None
-                else _tested(claim, estimate, corrected[claim.paper][str(number)], len(corrected[claim.paper]))
-            ),
-        }
-        for number, ((claim, column, better, worse), estimate) in enumerate(zip(pairs, found, strict=True))
-    ]
+    cells = {(cell["row"], cell["column"]): cell for cell in content["cells"]}
+    columns = [column["name"] for column in content["columns"] if not column["average"]]
+    trained = {row["name"]: (row["training"] or {}).get("examples") for row in content["rows"]}
+    trained |= {row["name"]: trained.get(row["source"]) for row in content["rows"] if row["kind"] == "model"}
+    judged: list[dict[str, Any]] = []
+    tested: dict[str, dict[int, tuple[Claim, Estimate]]] = {}
+    for claim, column in ((one, column) for one in claims for column in one.columns or columns):
+        both = [cells[row, column] for row in (claim.better, claim.worse)]
+        done = all(cell["status"] in {"done", "published"} for cell in both)
+        if done and not claim.relative and not any(claim.quantity in cell["scores"] for cell in both):
+            continue  # the column does not measure the quantity
+        told = {key: value for key, value in asdict(claim).items() if key not in {"columns", "margin"}}
+        if claim.margin != NON_INFERIORITY:
+            told["margin"] = claim.margin
+        judged.append(
+            {
+                **told,
+                "claim": str(claim),
+                "paper": claim.paper,
+                "column": column,
+                "relative": claim.relative,
+                "published": claim.published and list(claim.published),
+                "examples": max(trained[claim.better] or 0, trained[claim.worse] or 0) or None,
+                "paper_examples": PAPERS_EXAMPLES.get(claim.paper),
+            }
+        )
+        if done and not claim.relative:
+            estimate = _estimate(claim, both, [trainings.get((cell["row"], column), ()) for cell in both])
+            tested.setdefault(claim.paper, {})[len(judged) - 1] = claim, estimate
+        else:
+            judged[-1] |= _untested(claim, both)
+    for family in tested.values():
+        p_of = holm({number: estimate.p_value(claim.reference) for number, (claim, estimate) in family.items()})
+        for number, (claim, estimate) in family.items():
+            judged[number] |= _tested(claim, estimate, p_of[number], len(family))
+    return judged
 
 
-def _measured(claim: Claim, sides: Iterable[Side]) -> bool:
-    """Whether the column of these results measures the quantity of a claim, as far as its rows are done."""
-    return claim.relative or not all(side.done and claim.quantity not in side.scores for side in sides)
-
-
-def _estimate(claim: Claim, better: Side, worse: Side) -> Estimate | None:
-    """Our difference in a measure; None for a cost, and if a row has no result."""
-    if claim.relative or not (better.done and worse.done):
-        return None
-    queries = (better.trainings or worse.trainings)[0][claim.quantity]
-    both = [
-        side.trainings or [{claim.quantity: dict.fromkeys(queries, side.scores[claim.quantity])}]
-        for side in (better, worse)
-    ]
-    return difference(both[0], both[1], claim.quantity)
+def _estimate(claim: Claim, cells: Sequence[Json], trainings: Sequence[Sequence[PerQuery]]) -> Estimate:
+    """Our difference in a measure; the mean of a published row stands for every query."""
+    queries = next(filter(None, trainings))[0][claim.quantity]
+    better, worse = (
+        of_cell or [{claim.quantity: dict.fromkeys(queries, cell["scores"][claim.quantity])}]
+        for cell, of_cell in zip(cells, trainings, strict=True)
+    )
+    return difference(better, worse, claim.quantity)
 
 
 def _tested(claim: Claim, estimate: Estimate, p: float, family: int) -> dict[str, Any]:
@@ -204,10 +182,11 @@ def _tested(claim: Claim, estimate: Estimate, p: float, family: int) -> dict[str
     }
 
 
-def _untested(claim: Claim, better: Side, worse: Side) -> dict[str, Any]:
+def _untested(claim: Claim, cells: Sequence[Json]) -> dict[str, Any]:
     """Our difference in a cost, as a fraction of that of ``worse``, or why there is none."""
-    first, second = (side.costs.get(claim.quantity) if claim.relative else None for side in (better, worse))
-    machines = sorted({better.timed_on, worse.timed_on} - {""})
+    costs = [cell["scores"] if cell["status"] == "published" else cell["costs"] or {} for cell in cells]
+    first, second = (of.get(claim.quantity) if claim.relative else None for of in costs)
+    machines = sorted({cell["timed_on"] for cell in cells} - {""})
     reason, relative = "not measured", None
     if claim.quantity in TIMES and len(machines) > 1:
         reason = f"timed on different machines: {' and '.join(machines)}"

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -410,21 +410,37 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     ``{data}`` becomes ``data``, or else the folder where ``load_collection`` looks for collections. Raises
     LearnedSparseError at the first mistake; the message names the key and suggests the nearest known name.
     """
-    path = _find(str(name))
+    path, folder = _find(str(name)), data or data_root()
     with _located(str(path)):
-        matrix = only_rows(_checked_columns(_read(read_yaml(path), str(path))))
-        _check(matrix)
-        filled = fill_data(matrix, data or data_root())
-        for name, row in filled.rows.items():
+        matrix = only_rows(_read(_filled(read_yaml(path), folder), str(path)))
+        for name, row in matrix.rows.items():
             if isinstance(row, CheckpointRow):
-                rows = {**filled.rows, name: dataclasses.replace(row, checkpoint=resolve_checkpoint(row.checkpoint))}
-                filled = dataclasses.replace(filled, rows=rows)
-        for key, column in matrix.columns.items():
-            folder = Path(filled.columns[key].collection)
-            if data is None and DATA in column.collection and not folder.exists():
-                raise LearnedSparseError(f"columns: {key}: {folder}: no such folder; name yours with --data DIR")
-        _check_checkpoints(filled)
-    return filled
+                named = dataclasses.replace(row, checkpoint=resolve_checkpoint(row.checkpoint))
+                matrix = dataclasses.replace(matrix, rows={**matrix.rows, name: named})
+        below = {key for key, column in matrix.columns.items() if column.collection.startswith(f"{folder}/")}
+        measures = _checked_columns(matrix, below)
+        for name, row in matrix.rows.items():
+            with _located(f"rows: {name}"):
+                _check_row(name, row, matrix, measures)
+        if matrix.baseline is not None:
+            systems = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
+            _check_known(matrix.baseline, systems, f"baseline: no row {matrix.baseline!r} that is run")
+        for number, claim in enumerate(matrix.claims):
+            with _located(f"claims[{number}]"):
+                _check_claim(claim, matrix, measures)
+        for key in sorted(below) if data is None else ():
+            if not Path(where := matrix.columns[key].collection).exists():
+                raise LearnedSparseError(f"columns: {key}: {where}: no such folder; name yours with --data DIR")
+    return matrix
+
+
+def _filled(value: Any, folder: Path) -> Any:
+    """YAML values with ``folder`` in place of every ``{data}``."""
+    if isinstance(value, Mapping):
+        return {key: _filled(item, folder) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, folder) for item in value]
+    return value.replace(DATA, str(folder)) if isinstance(value, str) else value
 
 
 def _read(values: Mapping[str, Any], where: str) -> Matrix:
@@ -439,41 +455,6 @@ def _read(values: Mapping[str, Any], where: str) -> Matrix:
     return dataclasses.replace(matrix, rows=rows)
 
 
-def fill_data(matrix: Matrix, folder: Path) -> Matrix:
-    """``matrix`` with ``folder`` in place of every ``{data}``."""
-
-    def fill(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            parts = {field.name: fill(getattr(value, field.name)) for field in dataclasses.fields(value)}
-            return dataclasses.replace(value, **parts)
-        if isinstance(value, dict):
-            return {key: fill(item) for key, item in value.items()}
-        if isinstance(value, tuple):
-            return tuple(fill(item) for item in value)
-        return value.replace(DATA, str(folder)) if isinstance(value, str) else value
-
-    filled: Matrix = fill(matrix)
-    return filled
-
-
-def recipe_of(row: RecipeRow, training: Training | None) -> Recipe:
-    """The recipe of a row on the training data of its matrix."""
-    recipe = load_recipe(row.recipe, changes=row.changes, data=training.data if training else ())
-    if training is None or training.validation is None or recipe.validation is None:
-        return recipe
-    validation = dataclasses.replace(recipe.validation, collection=training.validation)
-    return dataclasses.replace(recipe, validation=validation)
-
-
-def column_measures(column: Column) -> tuple[str, ...] | None:
-    """The measures of a column, or else of its split; None if the collection is below ``{data}``."""
-    if column.measures:
-        return column.measures
-    if DATA in column.collection:
-        return None
-    return tuple(load_collection(column.collection).split(column.split).measures)
-
-
 def _find(name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
@@ -484,31 +465,38 @@ def _find(name: str) -> Path:
     return MATRICES / f"{name}.yaml"
 
 
-def _checked_columns(matrix: Matrix) -> Matrix:
-    """``matrix``; raise if a column names a collection, split, measure or row that does not exist."""
+def _checked_columns(matrix: Matrix, below: Container[str]) -> Measures:
+    """The measures of every column, and of every average those that all its columns have.
+
+    Raise if a column names a collection, split, measure or row that does not exist. Columns ``below`` the folder of
+    ``--data`` need not exist; their measures are unknown if the matrix does not name them.
+    """
     if not matrix.columns or not matrix.rows:
         raise LearnedSparseError("a matrix needs at least one row and one column")
     _check_names(matrix.rows, "rows")
     _check_names([*matrix.columns, *matrix.averages], "columns")
     runnable = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
+    measures: dict[str, tuple[str, ...] | None] = {}
     for name, column in matrix.columns.items():
         with _located(f"columns: {name}"):
-            if DATA not in column.collection:
-                load_collection(column.collection).split(column.split)
-            for measure in map(parse_measure, column_measures(column) or ()):
+            of_split = None if name in below else load_collection(column.collection).split(column.split).measures
+            measures[name] = column.measures or of_split
+            for measure in map(parse_measure, measures[name] or ()):
                 if (depth := measure.cutoff or WHOLE_RUN) > matrix.hits:
                     looks = f"looks at {depth} results" if measure.cutoff else "looks at whole runs"
                     raise LearnedSparseError(f"{measure.text} {looks}, a run has {matrix.hits}; set hits: {depth}")
             for row in column.rows:
                 _check_known(row, runnable, f"no row {row!r} to run")
     for name, parts in matrix.averages.items():
-        earlier = [*matrix.columns, *list(matrix.averages)[: list(matrix.averages).index(name)]]
         with _located(f"averages: {name}"):
             if name in matrix.columns or len(parts) < 2 or len(set(parts)) < len(parts):
                 raise LearnedSparseError("an average has a name of its own, and is over two or more different columns")
             for part in parts:
-                _check_known(part, earlier, f"no column and no earlier average {part!r}")
-    return matrix
+                _check_known(part, measures, f"no column and no earlier average {part!r}")
+            lists = [of_part for part in parts if (of_part := measures[part]) is not None]
+            shared = [one for one in lists[0] if all(one in of_part for of_part in lists)] if lists else []
+            measures[name] = tuple(shared) if len(lists) == len(parts) else None
+    return measures
 
 
 def _check_names(names: Iterable[str], where: str) -> None:
@@ -523,48 +511,45 @@ def _check_names(names: Iterable[str], where: str) -> None:
             raise LearnedSparseError(f"{where}: {name!r} and {other!r} would both be {short!r} in file names")
 
 
-def _check(matrix: Matrix) -> None:
-    measures = _all_measures(matrix)
-    for name, row in matrix.rows.items():
-        with _located(f"rows: {name}"):
-            if isinstance(row, SystemRow):
-                _check_row(name, row, matrix)
-                _check_scores(row.expected, measures, ())
-            elif isinstance(row, PublishedRow):
-                _check_scores(row.scores, measures, COSTS_OF_PUBLISHED)
-    if matrix.baseline is not None:
-        systems = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
-        _check_known(matrix.baseline, systems, f"baseline: no row {matrix.baseline!r} that is run")
-    for number, claim in enumerate(matrix.claims):
-        with _located(f"claims[{number}]"):
-            _check_claim(claim, matrix, measures)
-
-
-def _all_measures(matrix: Matrix) -> Measures:
-    """The measures of every column, and of every average those that all its columns have."""
-    measures = {name: column_measures(column) for name, column in matrix.columns.items()}
-    for name, parts in matrix.averages.items():
-        lists = [of_part for part in parts if (of_part := measures[part]) is not None]
-        known = len(lists) == len(parts)
-        measures[name] = tuple(one for one in lists[0] if all(one in other for other in lists)) if known else None
-    return measures
-
-
-def _check_row(name: str, row: SystemRow, matrix: Matrix) -> None:
+def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
+    """Raise if a row names what does not exist, or if a column reports queries that the row learned from."""
+    if isinstance(row, PublishedRow):
+        _check_scores(row.scores, measures, COSTS_OF_PUBLISHED)
+    if not isinstance(row, SystemRow):
+        return
     for column in row.columns:
         _check_known(column, matrix.columns, f"columns: no column {column!r}")
     if isinstance(row, OtherModelRow):
         trained = [other for other, its in matrix.rows.items() if isinstance(its, RecipeRow | CheckpointRow)]
         _check_known(row.model, trained, f"model: no row {row.model!r} with a recipe or a checkpoint")
     learned = weights_of(matrix, row)
-    if isinstance(learned, RecipeRow):
-        recipe = recipe_of(learned, matrix.training)
-        if isinstance(row, ModelRow) and row.expanded and not any(source.collection for source in recipe.data):
+    if recipe := _recipe(name, learned, matrix.training):
+        expanded = isinstance(learned, RecipeRow) and isinstance(row, ModelRow) and row.expanded
+        if expanded and not any(source.collection for source in recipe.data):
             raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
         _check_splits(row, matrix, recipe_splits(recipe))
     if isinstance(row, ModelRow) and row.index_of is not None:
         _check_index_of(name, row, row.index_of, matrix)
     _check_runs(name, row, matrix)
+    _check_scores(row.expected, measures, ())
+
+
+def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
+    """The recipe of a row on the training data of its matrix, or the one that its checkpoint folder records."""
+    if isinstance(row, RecipeRow):
+        recipe = load_recipe(row.recipe, changes=row.changes, data=training.data if training else ())
+        if training is None or training.validation is None or recipe.validation is None:
+            return recipe
+        validation = dataclasses.replace(recipe.validation, collection=training.validation)
+        return dataclasses.replace(recipe, validation=validation)
+    if not isinstance(row, CheckpointRow) or not (Path(row.checkpoint) / NOTES).is_file():
+        return None
+    try:
+        recorded = read_notes(Path(row.checkpoint)).recipe
+        return parse(Recipe, recorded, f"{row.checkpoint}/{NOTES}: recipe") if recorded else None
+    except LearnedSparseError as error:  # a damaged file, which a step reports; or a recipe of another version
+        _log.warning("row %r: it is unknown on which queries its checkpoint was trained: %s", name, error)
+        return None
 
 
 def _check_splits(row: SystemRow, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
@@ -581,26 +566,6 @@ def _check_splits(row: SystemRow, matrix: Matrix, splits: Mapping[str, Mapping[s
                         "common; give the recipe other data, or a validation with holdout, or leave the column out of "
                         "the row's columns"
                     )
-
-
-def _check_checkpoints(matrix: Matrix) -> None:
-    """``_check_splits`` for the rows of a checkpoint folder that records the recipe of its training."""
-    for name, row in matrix.rows.items():
-        learned = weights_of(matrix, row)
-        if not (isinstance(row, SystemRow) and isinstance(learned, CheckpointRow)):
-            continue
-        folder = Path(learned.checkpoint)
-        if not (folder / NOTES).is_file():
-            continue
-        try:
-            recorded = read_notes(folder).recipe
-            recipe = parse(Recipe, recorded, f"{folder}/{NOTES}: recipe") if recorded else None
-        except LearnedSparseError as error:  # a damaged file, which a step reports; or a recipe of another version
-            _log.warning("row %r: it is unknown on which queries its checkpoint was trained: %s", name, error)
-            continue
-        if recipe is not None:
-            with _located(f"rows: {name}"):
-                _check_splits(row, matrix, recipe_splits(recipe))
 
 
 def _check_runs(name: str, row: SystemRow, matrix: Matrix) -> None:

@@ -20,9 +20,10 @@ from learned_sparse.collections.collection import Collection, load_collection, s
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
 from learned_sparse.collections.trec import read_run, write_run
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, new_folder
 from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.jsonvector.queries import renamed_ids
 
 _log = logging.getLogger(__name__)
 _Add = Callable[..., argparse.Action]
@@ -53,8 +54,6 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     A query without text, which stock Pyserini cannot read, is left out of ``topics.tsv``; it has no hits. Returns
     warnings about such queries, and about query ids that stock Pyserini renames.
     """
-    from learned_sparse.jsonvector.queries import renamed_ids
-
     collection = load_collection(name)
     all_queries = collection.queries(split)
     queries = [query for query in all_queries if query.text]
@@ -297,6 +296,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core.errors import run_main
-
     run_main(main)

@@ -14,21 +14,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from pathlib import Path
-from typing import Any, TypeVar
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TextIO
 
-from eval.reproduce.steps import (
-    Kind,
-    Step,
-    examine,
-    log_of,
-    ordered,
-    record_file,
-    record_of,
-    run_words,
-    write_end,
-)
+from eval.reproduce.steps import Kind, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, locked
 from learned_sparse.index.note import INDEX_MANIFEST
@@ -41,8 +30,6 @@ LOG_LINES = 12
 """Lines at the end of a log that are shown when a step fails."""
 _INTERRUPTED = (130, -signal.SIGINT)
 """Exit statuses of a process stopped by Ctrl-C."""
-T = TypeVar("T")
-
 Execute = Callable[[Step], str | None]
 """Runs the command of a step; returns the error, or None."""
 
@@ -67,21 +54,22 @@ class Runner:
 
     def run(self, jobs: int = 1) -> None:
         """Run ``todo``, ``jobs`` steps at once; a step of kind "costs" measures times and so runs alone."""
-        pool = ThreadPoolExecutor(jobs) if jobs > 1 else _CallingThread()
         running: dict[Future[str | None], Step] = {}
-        try:
-            while self.todo or running:
-                while len(running) < jobs and (step := self._next(list(running.values()))):
-                    self.todo.remove(step)
-                    _logger.info("%s %s ...%s", self._progress(), step.title, self._time_left(jobs))
-                    running[pool.submit(run_step, step, self._execute, alone=jobs == 1)] = step
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    self._end(running.pop(future), future.result())
-        except BaseException as error:
-            self._stop(isinstance(error, KeyboardInterrupt))
-            raise
-        finally:
-            pool.shutdown()
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                while self.todo or running:
+                    while len(running) < jobs and (step := self._next(list(running.values()))):
+                        self.todo.remove(step)
+                        _logger.info("%s %s ...%s", self._progress(), step.title, self._time_left(jobs))
+                        if jobs > 1:
+                            running[pool.submit(run_step, step, self._execute, alone=False)] = step
+                        else:  # in this thread: only the main thread receives signals
+                            self._end(step, run_step(step, self._execute))
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._end(running.pop(future), future.result())
+            except BaseException as error:
+                self._stop(isinstance(error, KeyboardInterrupt))
+                raise
 
     def _next(self, running: Sequence[Step]) -> Step | None:
         """The first step that can start now; steps that need a failed step fail here."""
@@ -136,9 +124,8 @@ class OwnProcess:
 
     def __call__(self, step: Step) -> str | None:
         """Run the command; the error holds the last lines of the log."""
-        log = _begun_log(step)
         words = [sys.executable, "-m", step.module, *run_words(step, quiet=True)]
-        with log.open("a", encoding="utf-8", newline="\n") as file:
+        with _begun_log(step) as file:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment
             )
@@ -147,7 +134,7 @@ class OwnProcess:
         self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
-        return _failure(step, status, log) if status else None
+        return _failure(step, status)
 
     def stop(self, interrupted: bool) -> None:
         """Terminate all running processes, which Ctrl-C has reached already, and wait until their state is saved."""
@@ -168,19 +155,8 @@ class OnCluster:
         """Run the command; the error holds the last lines of the log."""
         share = self._commands.default
         share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
-        log = _begun_log(step)
-        status = self._commands.run(step.module, run_words(step, quiet=True), log, share)
-        return _failure(step, status, log) if status else None
-
-
-class _CallingThread(Executor):
-    """Runs submitted work in the calling thread: only the main thread receives signals."""
-
-    def submit(self, run: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
-        """Run the work now; its exceptions are raised here."""
-        future: Future[T] = Future()
-        future.set_result(run(*arguments, **options))
-        return future
+        _begun_log(step).close()
+        return _failure(step, self._commands.run(step.module, run_words(step, quiet=True), log_of(step), share))
 
 
 def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
@@ -206,18 +182,16 @@ def in_this_process(step: Step, *, display: bool = False) -> str | None:
 
     Its output goes to its log, or with ``display`` to the terminal.
     """
-    words = run_words(step, quiet=not display)
+    details = "" if display else f"; details in {log_of(step)}"
     with contextlib.ExitStack() as stack:
         if display:
             print(f"\n$ {step.command}", flush=True)
-            details = ""
         else:
-            file = stack.enter_context(_begun_log(step).open("a", encoding="utf-8", newline="\n"))
+            file = stack.enter_context(_begun_log(step))
             stack.enter_context(contextlib.redirect_stdout(file))
             stack.enter_context(contextlib.redirect_stderr(file))
-            details = f"; details in {log_of(step)}"
         try:
-            status = command_of(step.module)(words)
+            status = command_of(step.module)(run_words(step, quiet=not display))
         except Exception as error:  # noqa: BLE001  (a step that fails leaves the others; SIGTERM ends all)
             traceback.print_exc()
             return f"{step.command}\n{type(error).__name__}: {error}{details}"
@@ -245,9 +219,7 @@ def check_disk_space(steps: Sequence[Step]) -> str:
 def free_bytes() -> int:
     """Free bytes on the disk of the home folder, which need not exist."""
     folder = home().absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
 
 
 def _size(count: float) -> str:
@@ -270,22 +242,24 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def _begun_log(step: Step) -> Path:
-    """The log of a step, with the command at its end."""
+def _begun_log(step: Step) -> TextIO:
+    """The open log of a step, with the command at its end."""
     log = log_of(step)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8", newline="\n") as file:
-        file.write(f"$ {step.command}\n")
-    return log
+    file = log.open("a", encoding="utf-8", newline="\n")
+    print(f"$ {step.command}", file=file, flush=True)
+    return file
 
 
-def _failure(step: Step, status: int, log: Path) -> str:
-    """The error of a command with the last lines of its log."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 2**16))
+def _failure(step: Step, status: int) -> str | None:
+    """The error of a command with the last lines of its log; None if it ended well."""
+    if not status:
+        return None
+    with log_of(step).open("rb") as file:
+        file.seek(max(0, log_of(step).stat().st_size - 2**16))
         lines = file.read().decode("utf-8", errors="replace").splitlines()
     end = "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
-    return f"{step.command}\nexit status {status}; {log} ends with\n{end}"
+    return f"{step.command}\nexit status {status}; {log_of(step)} ends with\n{end}"
 
 
 def _set_outdated_aside(step: Step) -> None:

@@ -8,7 +8,6 @@ import json
 import platform
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -200,24 +199,19 @@ def _finished(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def provenance() -> dict[str, Any]:
-    """Commit (None outside a repository), versions, host and devices of this process."""
+    """Commit (None outside a repository), versions, host and devices of this process; the GPUs are NVIDIA's."""
+    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+    gpus = [name for file in files for name in _values(file, "Model")]
+    known = {**versions(), "pyserini": importlib.metadata.version("pyserini")}
     return {
-        "commit": _commit(), "versions": _versions(), "host": platform.node(), "processor": processor(), "gpus": gpus(),
+        "commit": _commit(), "versions": known, "host": platform.node(), "processor": processor(), "gpus": gpus,
     }  # fmt: skip
 
 
 def processor() -> str:
     """Name of the processor as the operating system reports it."""
-    name = next(_values(Path("/proc/cpuinfo"), "model name"), "") if sys.platform == "linux" else ""
-    return name or platform.processor() or platform.machine()
-
-
-def gpus() -> list[str]:
-    """Names of the NVIDIA GPUs, as their Linux driver reports them without a library."""
-    if sys.platform != "linux":
-        return []
-    files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
-    return [name for file in files for name in _values(file, "Model")]
+    names = _values(Path("/proc/cpuinfo"), "model name")
+    return (names[0] if names else "") or platform.processor() or platform.machine()
 
 
 def run_words(step: Step, *, quiet: bool) -> list[str]:
@@ -242,33 +236,25 @@ def log_of(step: Step) -> Path:
 
 def other_versions(steps: Sequence[Step]) -> list[str]:
     """Differences between the commits and versions that some of ``steps`` were done with and the present ones."""
-    now = _versions_of(provenance())
-    known = [_versions_of(record.provenance) for step in steps if (record := record_of(step))]
-    return list(dict.fromkeys(as_text({name: pair}) for one in known for name, pair in differences(one, now).items()))
-
-
-def _versions_of(record: dict[str, Any]) -> dict[str, Any]:
-    return {"commit": record["commit"], **record["versions"]}
+    known = [provenance(), *(record.provenance for step in steps if (record := record_of(step)))]
+    now, *then = ({"commit": one["commit"], **one["versions"]} for one in known)
+    return list(dict.fromkeys(as_text({name: pair}) for one in then for name, pair in differences(one, now).items()))
 
 
 def fingerprint(path: Path) -> str:
-    """Digest of the content of a file, or of all files of a folder, without times."""
-    if path.is_dir():
-        return json_digest({file.relative_to(path).as_posix(): _file_hash(file) for file in _files(path)})
+    """Digest of the content of a file, or of all files of a folder, without times and names that begin with a dot."""
+    if path.is_dir():  # a killed command leaves locks and parts whose names begin with a dot
+        files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        return json_digest({file.relative_to(path).as_posix(): fingerprint(file) for file in files})
     if not path.is_file():
         raise LearnedSparseError(f"{path}: no such file or folder")
-    return _file_hash(path)
+    stat = path.stat()
+    return _hash_once(str(path.resolve()), stat.st_size, stat.st_mtime_ns, store=home() / "reproduce" / "files.json")
 
 
 def json_digest(content: Any) -> str:
     """SHA-256 of JSON values."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _file_hash(path: Path) -> str:
-    stat = path.stat()
-    store = home() / "reproduce" / "files.json"
-    return _hash_once(str(path.resolve()), stat.st_size, stat.st_mtime_ns, store=store)
 
 
 @cache
@@ -281,39 +267,31 @@ def _hash_once(name: str, size: int, time: int, *, store: Path) -> str:
     return str(known[name][1])
 
 
-def _versions() -> dict[str, str]:
-    return {**versions(), "pyserini": importlib.metadata.version("pyserini")}
-
-
 @cache
 def _commit() -> str | None:
     """The commit of the source that runs, with ``+`` if files differ from it; None for an installed package."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *words]
+        return subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", check=True
+        ).stdout.strip()
+
     try:
-        top, commit = (_output([*git, "rev-parse", word]) for word in ("--show-toplevel", "HEAD"))
-        ours = Path(top) / "eval" / "reproduce" / Path(__file__).name
-        changed = _output([*git, "status", "--porcelain", "--untracked-files=no"])
+        ours = Path(git("rev-parse", "--show-toplevel")) / "eval" / "reproduce" / Path(__file__).name
+        commit, changed = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
         return None
     return f"{commit}{'+' if changed else ''}" if ours.exists() and ours.samefile(__file__) else None
 
 
-def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True).stdout.strip()
-
-
-def _values(path: Path, key: str) -> Iterator[str]:
+def _values(path: Path, key: str) -> list[str]:
     """The values of ``key: value`` lines in a file of the operating system; none if it cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return
-    yield from (line.partition(":")[2].strip() for line in lines if line.startswith(key))
-
-
-def _files(folder: Path) -> list[Path]:
-    """All files below a folder; those of a killed command, such as locks, begin with a dot."""
-    return sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.startswith("."))
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(key)]
 
 
 def _path(kind: str, step: Step) -> Path:

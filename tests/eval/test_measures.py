@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.measures import Scores, evaluate, parse_measure
-from eval.stats import compare
 from learned_sparse.core.errors import LearnedSparseError
 
 jvm = pytest.mark.jvm
@@ -205,14 +204,6 @@ def test_measuring_from_python_loads_no_model_code() -> None:
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "set()\n"
     )
-
-
-def test_the_command_does_not_hide_the_functions_of_the_package() -> None:
-    import eval.evaluate
-
-    assert eval.evaluate is evaluate
-    assert eval.compare is compare
-    assert set(eval.__all__) <= set(dir(eval))
 
 
 names = st.sampled_from(["a", "B", "10", "9", "é", "aa"])

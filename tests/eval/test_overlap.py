@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval.evaluate import main
-from eval.runs import Judged, by_class, class_of, load_pieces, read_runs
+from eval.runs import Judged, by_class, class_of, load_pieces, named_runs
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import tokenizer
@@ -122,7 +122,7 @@ def test_a_missing_relevant_document_is_an_error(workspace: Path) -> None:
 
 def test_runs_have_names(workspace: Path) -> None:
     (workspace / "a=b.txt").write_text(SECOND)
-    assert list(read_runs(["BM25=first.txt", "second.txt", "a=b.txt"])) == ["BM25", "second", "a=b"]
+    assert list(named_runs(["BM25=first.txt", "second.txt", "a=b.txt"])) == ["BM25", "second", "a=b"]
 
 
 def test_class_sizes_of_msmarco_queries_are_near_the_papers(shared_data: Path) -> None:

@@ -117,14 +117,6 @@ def test_scores_equal_those_of_transformers(classifiers: Mapping[int, Path], lab
     assert scorer.description["max_length"] == 64
 
 
-def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, Path]) -> None:
-    peer = pytest.importorskip("sentence_transformers").CrossEncoder(str(classifiers[1]), device="cpu", max_length=32)
-    texts = [(QUERIES[query], DOCUMENTS[document].text) for query, document in PAIRS]
-    theirs = peer.predict(texts, activation_fn=torch.nn.Identity())
-    ours = all_scores(CrossEncoder(str(classifiers[1]), device="cpu", max_length=32))
-    assert ours == pytest.approx(theirs.tolist(), abs=1e-5)
-
-
 @pytest.mark.parametrize("name", ["splade", "spade"])
 def test_dot_products_equal_those_of_the_encoders(
     checkpoints: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch

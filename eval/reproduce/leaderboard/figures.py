@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval.reproduce.leaderboard.view import COSTS, Json, Quantity, Results
+from eval.reproduce.claims import Json
+from eval.reproduce.leaderboard.view import COSTS, Quantity, Results
 from eval.tables import label, matplotlib_style, set_scale, svg
 
 SCORES, TRADEOFF = "scores.svg", "tradeoff.svg"
@@ -32,20 +33,24 @@ class _Mark:
         return bool(self.row["kind"] == "bm25" and self.row["source"] != "word-pieces")
 
 
-def figures(results: Results) -> dict[str, tuple[str, str]]:
-    """``{file: (title, SVG)}``: nothing for results without a score, no trade-off without costs."""
+def figure_names(results: Results) -> list[str]:
+    """The files that ``figures`` draws: none for results without a score, no trade-off without costs."""
+    column = results.measured()
+    return [] if column is None else [SCORES, TRADEOFF] if _COST in results.quantities(column) else [SCORES]
+
+
+def figures(results: Results) -> dict[str, str]:
+    """``{file: SVG}``."""
     column = results.measured()
     if column is None:
         return {}
     measure = results.quantities(column)[0]
-    marks = [mark for row in results.rows if (mark := _mark(results, row, column, measure))]
-    drawn = {}
+    marks = [mark for row in results.content["rows"] if (mark := _mark(results, row, column, measure))]
     with matplotlib_style():
-        title = f"{measure.heading}, {column['name']}, 95 % intervals"
-        drawn[SCORES] = (title, _scores(marks, title))
-        if any(mark.cost is not None for mark in marks):
+        drawn = {SCORES: _scores(marks, f"{measure.heading}, {column['name']}, 95 % intervals")}
+        if TRADEOFF in figure_names(results):
             title = f"{measure.heading} against {_COST.heading}, {column['name']}, 95 % intervals"
-            drawn[TRADEOFF] = (title, _tradeoff(marks, title, measure))
+            drawn[TRADEOFF] = _tradeoff(marks, title, measure)
     return drawn
 
 

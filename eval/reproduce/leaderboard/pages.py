@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from html import escape as html_escape
 from pathlib import Path
 
-from eval.reproduce.leaderboard.figures import SCORES, TRADEOFF, figures
+from eval.reproduce.claims import Json
+from eval.reproduce.leaderboard.figures import SCORES, TRADEOFF, figure_names, figures
 from eval.reproduce.leaderboard.results import judge_again
-from eval.reproduce.leaderboard.view import COSTS, SIGNS, Json, Quantity, Results, amount, mark, p_value
+from eval.reproduce.leaderboard.view import COSTS, SIGNS, Quantity, Results, amount, mark, p_value
 from eval.stats import SIGNIFICANT
 from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
 from learned_sparse.core.files import atomic_write
@@ -32,9 +33,9 @@ def write_report(folder: Path) -> list[Path]:
     results = Results(content=content, trainings=trainings)
     texts = {"README.md": markdown(results), "index.html": html(results), "cells.csv": cells_csv(results)}
     _write(folder, texts)
-    drawn = {name: text for name, (_, text) in figures(results).items()}
+    drawn = figures(results)
     _write(folder, drawn)
-    for stale in {SCORES, TRADEOFF} - set(drawn):
+    for stale in {SCORES, TRADEOFF} - drawn.keys():
         (folder / stale).unlink(missing_ok=True)
     return [folder / name for name in (*texts, *drawn)]
 
@@ -51,15 +52,15 @@ def sections(results: Results) -> list[Section]:
     parts = [_facts(results)]
     if content["claims"]:
         parts.append(_claims(content))
-    parts += [section for column in results.columns if (section := _scores(results, column))]
+    parts += [section for column in results.content["columns"] if (section := _scores(results, column))]
     if expected := _expected(content):
         parts.append(Section("Expected scores", [], ["row", "column", "measure", "expected", "found", ""], expected))
     failed = [[cell["row"], cell["column"], cell["error"]] for cell in content["cells"] if cell["status"] == "failed"]
     if failed:
         parts.append(Section("Failed", [], ["row", "column", "error"], failed))
-    rows: list[list[Cell]] = [[row["name"], _kind(row), row["note"], _training(row)] for row in results.rows]
+    rows: list[list[Cell]] = [[row["name"], _kind(row), row["note"], _training(row)] for row in results.content["rows"]]
     parts.append(Section("Rows", [], ["row", "what it is", "note", "training"], rows))
-    columns = [_column(column) for column in results.columns]
+    columns = [_column(column) for column in results.content["columns"]]
     parts.append(Section("Columns", [], ["column", "what it is", "documents", "queries"], columns))
     versions = [f"{name} {version}" for name, version in content["versions"].items()]
     return [*parts, Section("Versions", [", ".join(versions)], [], [])]
@@ -72,14 +73,6 @@ def markdown(results: Results) -> str:
     text = format_sections(title, sections(results), markdown=True)
     files = "[index.html](index.html) (sortable), [results.json](results.json), [cells.csv](cells.csv)"
     return "\n\n".join([text, *drawn, f"All numbers: {files}; of each query: [values.csv.gz](values.csv.gz)."])
-
-
-def figure_names(results: Results) -> list[str]:
-    """The files that ``figures`` draws."""
-    column = results.measured()
-    if column is None:
-        return []
-    return [SCORES, TRADEOFF] if any(quantity.key == "FLOPS" for quantity in results.quantities(column)) else [SCORES]
 
 
 def html(results: Results) -> str:
@@ -118,7 +111,9 @@ def _hash(text: str) -> str:
 
 def cells_csv(results: Results) -> str:
     """One line per cell: row, column, status, then every measure and cost; an unknown value is an empty field."""
-    quantities = dict.fromkeys(one for column in results.columns for one in results.quantities(column) if not one.cost)
+    quantities = dict.fromkeys(
+        one for column in results.content["columns"] for one in results.quantities(column) if not one.cost
+    )
     shown: list[Quantity] = [*quantities, *COSTS]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -130,11 +125,11 @@ def cells_csv(results: Results) -> str:
 
 def _facts(results: Results) -> Section:
     content, cells = results.content, results.content["cells"]
-    published = {row["name"] for row in results.rows if row["kind"] == "published"}
+    published = {row["name"] for row in results.content["rows"] if row["kind"] == "published"}
     statuses = Counter(cell["status"] for cell in cells if cell["status"] != "absent" or cell["row"] not in published)
     counted = ", ".join(f"{statuses[status]} {word}" for status, word in _STATUSES.items() if statuses[status])
     lines = [content["about"]] if content["about"] else []
-    lines.append(f"{len(results.rows)} rows × {len(results.columns)} columns: {counted}.")
+    lines.append(f"{len(results.content['rows'])} rows × {len(results.content['columns'])} columns: {counted}.")
     lines.append(f"Written by {content['command']}; {content['processor']}.")
     return Section("", lines, [], [])
 
@@ -170,7 +165,7 @@ def _scores(results: Results, column: Json) -> Section | None:
     name, base = column["name"], results.content["baseline"]
     quantities = results.quantities(column)
     rows = []
-    for row in results.rows:
+    for row in results.content["rows"]:
         values = [_shown(results, row, column, quantity) for quantity in quantities]
         if any(value != "–" for value in values):
             shown = f"{row['name']} (published)" if row["kind"] == "published" else row["name"]
@@ -196,7 +191,7 @@ def _shown(results: Results, row: Json, column: Json, quantity: Quantity) -> str
 
 def _legend(results: Results, column: Json) -> list[str]:
     lines = []
-    if column is next((one for one in results.columns), None):
+    if column is results.content["columns"][0]:
         lines.append("The best of our own systems is bold; published rows and upper bounds (best_of) do not compete.")
         if results.content["baseline"] is not None:
             lines.append(

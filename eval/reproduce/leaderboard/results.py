@@ -6,18 +6,18 @@ import dataclasses
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
+from encoders.checkpoints.notes import read_notes
 from encoders.training import CoTraining
 from eval.measures import PerQuery
-from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Side, judged_claims
-from eval.reproduce.matrix import Column, PublishedRow, RecipeRow, Row, SystemRow, columns_of_average, seeds_of
+from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings, judged_claims
+from eval.reproduce.matrix import Column, PublishedRow, RecipeRow, SystemRow, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
-from eval.reproduce.steps import HOME, Status, Step, json_digest, record_of, status_of, times_of
+from eval.reproduce.steps import HOME, json_digest, record_of, status_of, times_of
 from eval.stats import STRATUM, comparisons
 from learned_sparse.collections.collection import data_root
 from learned_sparse.core.errors import LearnedSparseError
@@ -26,53 +26,28 @@ from learned_sparse.core.settings import parse
 
 DIGITS = 6
 """Digits of numbers in the files; trec_eval gives four."""
+RESULTS, VALUES = "results.json", "values.csv.gz"
+Measured = tuple[dict[str, Any], Sequence[PerQuery]]
+"""A cell, and the scores of each training or of the only run.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Results of one row on one column, averaged over its seeds."""
-
-    status: Status
-    error: str | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
-    spread: Mapping[str, float] | None = None
-    """Sample standard deviation over the seeds; None for a single training."""
-    trainings: Sequence[PerQuery] = ()
-    """Scores of each training, or of the only run."""
-    costs: Mapping[str, float | None] | None = None
-    timed_on: str = ""
-    """Processors that the costs were measured on."""
-    documents: int | None = None
-    training: Mapping[str, Any] | None = None
-    """Budget of the first training; None for a row that trains nothing."""
-    seconds: float | None = None
-    """Time of all steps."""
-    provenance: Sequence[Mapping[str, Any]] = ()
-    """Commits, versions and machines of the steps, each once."""
-    key: str | None = None
-    """Digest of all settings and input files of the steps; None if an input file is missing."""
-
-
+A cell has ``status``, and if it is done ``scores`` (means over the seeds), ``spread`` (their sample standard deviation;
+None for a single training), ``costs``, ``timed_on`` (processors that the costs were measured on), ``documents``,
+``training`` (see ``training_budget``), ``seconds`` of all steps, ``provenance`` (commits, versions and machines of the
+steps, each once), and ``key``: a digest of all settings and input files, None if an input file is missing.
+"""
 Cells = Mapping[tuple[str, str], Measured]
 """By row and column."""
-
-
-def measured_cells(plan: Plan, kept: Cells | None = None) -> Cells:
-    """Every row that is not published on every column and average; a pair without a planned cell is absent.
-
-    A cell that is not done here is taken from ``kept``.
-    """
-    matrix, kept = plan.matrix, kept or {}
-    rows = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
-    cells: dict[tuple[str, str], Measured] = {}
-    for row in rows:
-        for column in matrix.columns:
-            own = measured(planned(plan, row, column), trained=isinstance(matrix.rows[row], RecipeRow))
-            cells[row, column] = own if own.status == "done" else kept.get((row, column), own)
-    for name in matrix.averages:
-        weights = columns_of_average(matrix, name)
-        cells |= {(row, name): averaged({column: cells[row, column] for column in weights}, weights) for row in rows}
-    return cells
+_EMPTY: dict[str, Any] = {
+    **dict.fromkeys(("error", "spread", "costs", "documents", "training", "seconds", "key")),
+    "status": "absent",
+    "scores": {},
+    "timed_on": "",
+    "provenance": [],
+}
+_HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
+_ROUNDING = 1e-9
+_KEYS = ["row", "column", "training", "measure", "query"]
+_MEMBERS = ("title", "about", "command", "versions", "processor", "baseline", "columns", "rows", "cells", "claims")
 
 
 def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
@@ -83,65 +58,63 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
     states = [status_of(cell.steps) for cell in cells]
     errors = [error for status, error in states if status == "failed"]
     if errors:
-        return Measured(status="failed", error=cells[0].steps[0].neutral(str(errors[0])))
+        return _EMPTY | {"status": "failed", "error": cells[0].steps[0].neutral(str(errors[0]))}, ()
     if not cells or any(status != "done" for status, _ in states):
-        return Measured(status="absent")
+        return _EMPTY, ()
     runs = [read_json(cell.evaluated)["runs"][0] for cell in cells]
+    scores = {name: [run["scores"][name] for run in runs] for name in runs[0]["scores"]}
     costs = [_costs(cell) for cell in cells if cell.costs]
-    scores = [run["scores"] for run in runs]
-    spread = (
-        {name: round(stdev(means[name] for means in scores), DIGITS) for name in scores[0]} if len(cells) > 1 else None
-    )
-    records = {step: record for step in _steps(cells) if (record := record_of(step))}
-    return Measured(
-        status="done",
-        scores=_means(scores),
-        spread=spread,
-        trainings=[run["per_query"] for run in runs],
-        costs={name: _mean(result["costs"].get(name) for result in costs) for name in COSTS} if costs else None,
-        timed_on=processors(record.provenance for step, record in records.items() if step.kind == "costs"),
-        documents=costs[0]["documents"] if costs else None,
-        training=training_budget(Path(str(cells[0].checkpoint))) if trained else None,
-        seconds=round(sum(record.seconds for record in records.values()), 1) if records else None,
-        provenance=distinct(record.provenance for record in records.values()),
-        key=key_of(cells),
-    )
+    known = {name: [value for one in costs if (value := one["costs"].get(name)) is not None] for name in COSTS}
+    records = {step: record for cell in cells for step in cell.steps if (record := record_of(step))}
+    content = {
+        "status": "done",
+        "scores": {name: round(mean(values), DIGITS) for name, values in scores.items()},
+        "spread": {name: round(stdev(of), DIGITS) for name, of in scores.items()} if len(cells) > 1 else None,
+        "costs": {name: round(mean(of), DIGITS) if of else None for name, of in known.items()} if costs else None,
+        "timed_on": processors(record.provenance for step, record in records.items() if step.kind == "costs"),
+        "documents": costs[0]["documents"] if costs else None,
+        "training": training_budget(Path(str(cells[0].checkpoint))) if trained else None,
+        "seconds": round(sum(record.seconds for record in records.values()), 1) if records else None,
+        "provenance": distinct(record.provenance for record in records.values()),
+        "key": key_of(cells),
+    }
+    return _EMPTY | content, [run["per_query"] for run in runs]
 
 
-def averaged(cells: Mapping[str, Measured], weights: Mapping[str, float]) -> Measured:
-    """The weighted mean of one row over columns; without numbers unless all cells are done.
+def _costs(cell: CellPlan) -> dict[str, Any]:
+    """Output of ``eval.costs``, with ``documents/s`` of the encoding if no other step ran at the same time."""
+    costs: dict[str, Any] = read_json(str(cell.costs))
+    encodings = [step for step in cell.steps if step.kind == "encode"]
+    times = times_of(encodings[-1]) if encodings else None
+    if times and times["seconds"] > 0:
+        costs["costs"]["documents/s"] = round(times["documents"] / times["seconds"], 2)
+    return costs
+
+
+def average_of_trainings(columns: Mapping[str, Sequence[PerQuery]], weights: Mapping[str, float]) -> list[PerQuery]:
+    """Scores of the weighted mean of one row over columns, for as many trainings as all columns have.
 
     Values of queries are weighted so that their mean is that of the columns' means, whatever their numbers of queries.
     Their ids begin with the column and ``STRATUM``.
     """
-    for status in ("failed", "absent"):
-        if broken := [cell for cell in cells.values() if cell.status == status]:
-            return Measured(status=broken[0].status, error=broken[0].error)
-    first, *others = (cell.scores for cell in cells.values())
-    names = [name for name in first if all(name in scores for scores in others)]
-    sizes = {name: {at: len(cell.trainings[0][name]) for at, cell in cells.items()} for name in names}
-
-    def training(number: int) -> PerQuery:
-        return {
+    first, *others = (trainings[0] for trainings in columns.values())
+    names = [name for name in first if all(name in other for other in others)]
+    sizes = {name: {at: len(trainings[0][name]) for at, trainings in columns.items()} for name in names}
+    return [
+        {
             name: {
                 f"{at}{STRATUM}{query}": value * weights[at] * sum(sizes[name].values()) / sizes[name][at]
-                for at, cell in cells.items()
-                for query, value in cell.trainings[number][name].items()
+                for at, trainings in columns.items()
+                for query, value in trainings[number][name].items()
             }
             for name in names
         }
-
-    return Measured(
-        status="done",
-        scores={name: round(sum(weights[at] * cells[at].scores[name] for at in cells), DIGITS) for name in names},
-        trainings=[training(number) for number in range(min(len(cell.trainings) for cell in cells.values()))],
-    )
+        for number in range(min(map(len, columns.values())))
+    ]
 
 
 def training_budget(checkpoint: Path) -> dict[str, Any]:
     """Processor, time, backbone and stages of the training of a finished checkpoint, as JSON values."""
-    from encoders.checkpoints.notes import read_notes
-
     notes = read_notes(checkpoint)
     recipe = notes.recipe
     return {
@@ -173,17 +146,11 @@ def planned(plan: Plan, row: str, column: str) -> list[CellPlan]:
     return [cell for cell in plan.cells if (cell.row, cell.column) == (row, column)]
 
 
-def _steps(planned: Iterable[CellPlan]) -> list[Step]:
-    """All steps, each once, in order."""
-    return list(dict.fromkeys(step for cell in planned for step in cell.steps))
-
-
 def key_of(planned: Sequence[CellPlan]) -> str | None:
-    """See ``Measured.key``; cells with equal keys have equal results."""
-    if not planned:
-        return None
+    """The key of a cell (see ``Measured``); cells with equal keys have equal results."""
+    steps = dict.fromkeys(step for cell in planned for step in cell.steps)
     try:
-        return json_digest([step.key for step in _steps(planned)])
+        return json_digest([step.key for step in steps]) if steps else None
     except LearnedSparseError:  # a missing file
         return None
 
@@ -198,32 +165,7 @@ def processors(provenance: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(dict.fromkeys(", ".join([one["processor"], *one["gpus"]]) for one in distinct(provenance)))
 
 
-def _costs(cell: CellPlan) -> dict[str, Any]:
-    """Output of ``eval.costs``, with ``documents/s`` of the encoding if no other step ran at the same time."""
-    costs: dict[str, Any] = read_json(str(cell.costs))
-    encodings = [step for step in cell.steps if step.kind == "encode"]
-    times = times_of(encodings[-1]) if encodings else None
-    if times and times["seconds"] > 0:
-        costs["costs"]["documents/s"] = round(times["documents"] / times["seconds"], 2)
-    return costs
-
-
-def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: round(mean(means[name] for means in scores), DIGITS) for name in scores[0]}
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(mean(known), DIGITS) if known else None
-
-
-_HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
-_ROUNDING = 1e-9
-Trainings = Mapping[tuple[str, str], Sequence[PerQuery]]
-"""Scores of each training by row and column."""
-
-
-def exit_status(results: Mapping[str, Any], chosen: Set[tuple[str, str]]) -> int:
+def exit_status(results: Json, chosen: Set[tuple[str, str]]) -> int:
     """1 if one of the ``chosen`` cells (row and column) failed or has not the expected scores, else 0.
 
     A score above the expected one also means other data or settings.
@@ -232,10 +174,25 @@ def exit_status(results: Mapping[str, Any], chosen: Set[tuple[str, str]]) -> int
     return int(any(cell["status"] == "failed" or {"worse", "better"} & {*cell["verdicts"].values()} for cell in cells))
 
 
-def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
-    """The content of ``results.json``; versions and machines are those of the steps when they were run."""
-    matrix = plan.matrix
-    provenance = distinct(record for cell in cells.values() for record in cell.provenance)
+def leaderboard(plan: Plan, command: str, kept: Cells | None = None) -> tuple[dict[str, Any], Trainings]:
+    """The content of ``results.json``, and the scores of each training; cells that are not done are those of ``kept``.
+
+    Versions and machines are those of the steps when they were run.
+    """
+    matrix, kept = plan.matrix, kept or {}
+    systems = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
+    found: dict[tuple[str, str], Measured] = {}
+    for pair in ((row, column) for row in systems for column in matrix.columns):
+        own = measured(planned(plan, *pair), trained=isinstance(matrix.rows[pair[0]], RecipeRow))
+        found[pair] = own if own[0]["status"] == "done" else kept.get(pair, own)
+    cells = {pair: cell for pair, (cell, _) in found.items()}
+    trainings: Trainings = {pair: of_cell for pair, (_, of_cell) in found.items() if of_cell}
+    for name in matrix.averages:
+        weights = columns_of_average(matrix, name)
+        cells |= {(row, name): _average({at: cells[row, at] for at in weights}, weights) for row in systems}
+    trainings = with_averages(trainings, {name: columns_of_average(matrix, name) for name in matrix.averages})
+    provenance = distinct(record for cell in cells.values() for record in cell["provenance"])
+    columns = [*matrix.columns, *matrix.averages]
     content = {
         "matrix": plan.name,
         "title": matrix.title,
@@ -245,60 +202,58 @@ def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
         "processor": processors(provenance),
         "provenance": provenance,
         "baseline": matrix.baseline,
-        "columns": [_column(plan, name, cells) for name in (*matrix.columns, *matrix.averages)],
+        "columns": [_column(plan, name, cells, trainings) for name in columns],
         "rows": [_row(plan, name, cells) for name in matrix.rows],
         "cells": [
-            cell
-            for name in (*matrix.columns, *matrix.averages)
-            for cell in _cell_results(plan, name, cells, provenance)
+            _cell(plan, row, column, cells.get((row, column), _EMPTY), provenance)
+            for column in columns
+            for row in matrix.rows
         ],
     }
-    return content | judged(content, matrix.claims, {pair: cell.trainings for pair, cell in cells.items()})
+    return content | judged(content, matrix.claims, trainings), trainings
 
 
-def judged(content: Mapping[str, Any], claims: Sequence[Claim] | None, trainings: Trainings) -> dict[str, Any]:
+def _average(cells: Mapping[str, Json], weights: Mapping[str, float]) -> dict[str, Any]:
+    """The weighted mean of the cells of one row; without numbers unless all are done."""
+    for status in ("failed", "absent"):
+        if broken := [cell for cell in cells.values() if cell["status"] == status]:
+            return _EMPTY | {"status": status, "error": broken[0]["error"]}
+    first, *others = (cell["scores"] for cell in cells.values())
+    names = [name for name in first if all(name in scores for scores in others)]
+    means = {name: round(sum(weights[at] * cells[at]["scores"][name] for at in cells), DIGITS) for name in names}
+    return _EMPTY | {"status": "done", "scores": means}
+
+
+def with_averages(trainings: Trainings, averages: Mapping[str, Mapping[str, float]]) -> Trainings:
+    """``trainings``, and those of each row with all columns of an average; ``averages`` are weights of columns."""
+    added: dict[tuple[str, str], Sequence[PerQuery]] = dict(trainings)
+    for name, weights in averages.items():
+        for row in dict.fromkeys(row for row, _ in trainings):
+            if all((row, column) in trainings for column in weights):
+                added[row, name] = average_of_trainings({at: trainings[row, at] for at in weights}, weights)
+    return added
+
+
+def judged(content: Json, claims: Sequence[Claim], trainings: Trainings) -> dict[str, Any]:
     """The cells with their differences from the baseline, and the verdicts on ``claims``, as members of ``content``.
 
-    None: the claims of ``content``, for results that were written before. In each column and measure, the p-values of
-    the differences are corrected for the number of rows. An upper bound (``best_of``) is no system and is not tested.
+    In each column and measure, the p-values of the differences are corrected for the number of rows. An upper bound
+    (``best_of``) is no system and is not tested.
     """
     bounds = {row["name"] for row in content["rows"] if row["kind"] == "best_of"}
-    trained = {row["name"]: (row["training"] or {}).get("examples") for row in content["rows"]}
-    models = {row["name"]: row["source"] if row["kind"] == "model" else row["name"] for row in content["rows"]}
-    cells = {(cell["row"], cell["column"]): cell for cell in content["cells"]}
     compared: dict[tuple[str, str], dict[str, Any]] = {}
-    for column in content["columns"]:
-        name = column["name"]
-        systems = {row: of for (row, at), of in trainings.items() if of and at == name and row not in bounds}
+    for name in (column["name"] for column in content["columns"]):
+        systems = {row: of for (row, at), of in trainings.items() if at == name and row not in bounds}
         if content["baseline"] in systems:
             for row, of_measure in comparisons(systems, content["baseline"]).items():
                 compared[row, name] = {
                     "difference": {measure: round(one.difference, DIGITS) for measure, one in of_measure.items()},
                     "p": {measure: round(one.p_value, DIGITS) for measure, one in of_measure.items()},
                 }
-    if claims is None:
-        known = {field.name for field in dataclasses.fields(Claim)}
-        claims = [
-            Claim(**{key: value for key, value in claim.items() if key in known}, columns=(claim["column"],))
-            for claim in content["claims"]
-        ]
-
-    def side(row: str, column: str) -> Side:
-        cell = cells[row, column]
-        published = cell["status"] == "published"
-        return Side(
-            done=published or cell["status"] == "done",
-            scores=cell["scores"],
-            trainings=trainings.get((row, column), ()),
-            costs=cell["scores"] if published else cell["costs"] or {},
-            timed_on=cell["timed_on"],
-            examples=trained.get(models[row]),
-        )
-
-    columns = [column["name"] for column in content["columns"] if not column["average"]]
+    nothing: dict[str, Any] = {"difference": {}, "p": {}}
     return {
-        "cells": [cell | compared.get(pair, {"difference": {}, "p": {}}) for pair, cell in cells.items()],
-        "claims": judged_claims(claims, columns, side),
+        "cells": [cell | compared.get((cell["row"], cell["column"]), nothing) for cell in content["cells"]],
+        "claims": judged_claims(content, claims, trainings),
         "meanings": MEANINGS if claims else {},
         "notes": list(NOTES) if claims else [],
     }
@@ -319,16 +274,16 @@ def score_verdict(
     return "worse" if score < expected else "better"
 
 
-def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
+def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], trainings: Trainings) -> dict[str, Any]:
     column = plan.matrix.columns.get(name, Column(collection="", split=""))
-    done = [cell for (_, where), cell in cells.items() if where == name and cell.status == "done"]
-    per_query = done[0].trainings[0] if done and done[0].trainings else {}
+    per_query = next((trainings[pair][0] for pair in cells if pair[1] == name and pair in trainings), {})
+    documents = (cell["documents"] for (_, where), cell in cells.items() if where == name)
     return {
         "name": name,
         "collection": _without_data_folder(plan, column.collection),
         "split": column.split,
         "measures": list(column.measures or per_query),
-        "documents": next((cell.documents for cell in done if cell.documents is not None), None),
+        "documents": next((number for number in documents if number is not None), None),
         "queries": len(next(iter(per_query.values()), {})),
         "pool": column.pool,
         "sample": None if column.sample is None else dataclasses.asdict(column.sample),
@@ -339,15 +294,16 @@ def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     }
 
 
-def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
+def _row(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json]) -> dict[str, Any]:
     row = plan.matrix.rows[name]
+    budgets = (cell["training"] for (of, _), cell in cells.items() if of == name)
     return {
         "name": name,
         "kind": row.kind,
         "source": _without_data_folder(plan, row.source),
         "curve": row.curve,
         "note": row.note,
-        "training": next((cell.training for (of, _), cell in cells.items() if of == name and cell.training), None),
+        "training": next(filter(None, budgets), None),
         "seeds": list(seeds_of(plan.matrix, name)),
     }
 
@@ -356,61 +312,40 @@ def _without_data_folder(plan: Plan, path: str) -> str:
     return path.removeprefix(f"{plan.data or data_root()}/")
 
 
-def _cell_results(
-    plan: Plan, column: str, cells: Cells, provenance: Sequence[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    matrix = plan.matrix
-    for name, row in matrix.rows.items():
-        cell = cells.get((name, column), Measured(status="absent"))
-        published = row.scores.get(column) if isinstance(row, PublishedRow) else None
-        expected = row.expected.get(column) if isinstance(row, SystemRow) else None
-        tolerance = row.tolerance if isinstance(row, SystemRow) else 0.0
-        yield {
-            "row": name,
-            "column": column,
-            "status": _status(plan, row, column, cell),
-            "scores": dict(cell.scores if published is None else published),
-            "spread": cell.spread,
-            "expected": expected,
-            "verdicts": {
-                measure: score_verdict(cell.scores[measure], value, tolerance)
-                for measure, value in (expected or {}).items()
-                if measure in cell.scores
-            },
-            "costs": cell.costs,
-            "commands": _commands(planned(plan, name, column)),
-            "timed_on": cell.timed_on,
-            "seconds": cell.seconds,
-            "provenance": sorted(provenance.index(record) for record in cell.provenance),
-            "key": cell.key,
-            "error": cell.error,
-        }
-
-
-def _status(plan: Plan, row: Row, column: str, cell: Measured) -> str:
+def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[Json]) -> dict[str, Any]:
+    """A cell as ``results.json`` has it, with its commands, each once, in order, without paths of this machine."""
+    row = plan.matrix.rows[name]
+    status, scores, expected, tolerance = cell["status"], cell["scores"], None, 0.0
+    if isinstance(row, SystemRow):
+        expected, tolerance = row.expected.get(column), row.tolerance
     if isinstance(row, PublishedRow):
-        return "published" if column in row.scores else cell.status
-    measured_there = all(map(row.runs_on, columns_of_average(plan.matrix, column)))
-    return cell.status if measured_there else "left out"
+        status, scores = ("published", row.scores[column]) if column in row.scores else (status, scores)
+    elif not all(map(row.runs_on, columns_of_average(plan.matrix, column))):
+        status = "left out"
+    steps = [step for one in planned(plan, name, column) for step in one.steps]
+    return {
+        **{key: value for key, value in cell.items() if key not in {"documents", "training"}},
+        "row": name,
+        "column": column,
+        "status": status,
+        "scores": scores,
+        "expected": expected,
+        "verdicts": {
+            measure: score_verdict(cell["scores"][measure], value, tolerance)
+            for measure, value in (expected or {}).items()
+            if measure in cell["scores"]
+        },
+        "commands": list(dict.fromkeys(step.neutral(step.command).replace(HOME, _HOME) for step in steps)),
+        "provenance": sorted(provenance.index(record) for record in cell["provenance"]),
+    }
 
 
-def _commands(planned: Sequence[CellPlan]) -> list[str]:
-    """The commands of all steps, each once, in order, without paths of this machine."""
-    steps = [step for cell in planned for step in cell.steps]
-    return list(dict.fromkeys(step.neutral(step.command).replace(HOME, _HOME) for step in steps))
-
-
-def _versions(provenance: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _versions(provenance: Sequence[Json]) -> dict[str, str]:
     """Each version, or all of them if steps were run with different ones; commits are a version too."""
     known = [{"commit": one["commit"] or "", **one["versions"]} for one in provenance]
     names = dict.fromkeys(name for one in known for name in one)
     values = {name: list(dict.fromkeys(one[name] for one in known if one.get(name))) for name in names}
     return {name: " and ".join(several) for name, several in values.items() if several}
-
-
-RESULTS, VALUES = "results.json", "values.csv.gz"
-_KEYS = ["row", "column", "training", "measure", "query"]
-_MEMBERS = ("title", "about", "command", "versions", "processor", "baseline", "columns", "rows", "cells", "claims")
 
 
 def write_leaderboard(plan: Plan, folder: Path, command: str, kept: Cells | None = None) -> dict[str, Any]:
@@ -421,13 +356,12 @@ def write_leaderboard(plan: Plan, folder: Path, command: str, kept: Cells | None
     """
     import pandas as pd
 
-    cells = measured_cells(plan, kept)
-    results = leaderboard(plan, cells, command)
+    results, trainings = leaderboard(plan, command, kept)
     values = [
         (row, column, number, measure, query, value)
-        for (row, column), cell in sorted(cells.items())
+        for (row, column), of_cell in sorted(trainings.items())
         if column in plan.matrix.columns
-        for number, training in enumerate(cell.trainings, start=1)
+        for number, training in enumerate(of_cell, start=1)
         for measure, of_query in training.items()
         for query, value in sorted(of_query.items())
     ]
@@ -462,18 +396,13 @@ def read_leaderboard(folder: Path) -> tuple[dict[str, Any], Trainings]:
 def judge_again(folder: Path) -> tuple[dict[str, Any], Trainings]:
     """Compute the comparisons and verdicts of results from their stored values, and write them if they differ."""
     content, stored = read_leaderboard(folder)
-    trainings: dict[tuple[str, str], Any] = dict(stored)
-    scores = {(cell["row"], cell["column"]): cell["scores"] for cell in content["cells"] if cell["status"] == "done"}
-    for column in content["columns"]:
-        weights: dict[str, float] = column.get("weights") or {}
-        for row in content["rows"] if weights else ():
-            name = row["name"]
-            if all((name, at) in stored for at in weights):
-                parts = {
-                    at: Measured(status="done", scores=scores[name, at], trainings=stored[name, at]) for at in weights
-                }
-                trainings[name, column["name"]] = averaged(parts, weights).trainings
-    again = content | judged(content, None, trainings)
+    weights = {column["name"]: column["weights"] for column in content["columns"] if column.get("weights")}
+    trainings, known = with_averages(stored, weights), {field.name for field in dataclasses.fields(Claim)}
+    claims = [
+        Claim(**{key: value for key, value in claim.items() if key in known}, columns=(claim["column"],))
+        for claim in content["claims"]
+    ]
+    again = content | judged(content, claims, trainings)
     if again != content:
         write_json(folder / RESULTS, again)
     return again, trainings
@@ -490,10 +419,8 @@ def kept_cells(plan: Plan, folder: Path) -> Cells:
     for cell in results["cells"]:
         row, column = cell["row"], cell["column"]
         if cell["status"] == "done" and cell["key"] and cell["key"] == key_of(planned(plan, row, column)):
-            kept[row, column] = Measured(
-                status="done", scores=cell["scores"], spread=cell["spread"], trainings=trainings[row, column],
-                costs=cell["costs"], timed_on=cell["timed_on"], documents=documents[column], training=budgets[row],
-                seconds=cell["seconds"], key=cell["key"],
-                provenance=[results["provenance"][number] for number in cell["provenance"]],
-            )  # fmt: skip
+            known = {key: cell[key] for key in _EMPTY if key in cell}
+            provenance = [results["provenance"][number] for number in cell["provenance"]]
+            added = {"documents": documents[column], "training": budgets[row], "provenance": provenance}
+            kept[row, column] = known | added, trainings[row, column]
     return kept

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import numpy as np
+from eval.reproduce.claims import Json, Trainings
+from eval.stats import SIGNIFICANT, difference
 
-from eval.reproduce.leaderboard.results import Trainings
-from eval.stats import SIGNIFICANT, difference, estimate_difference, values_of
-
-Json = Mapping[str, Any]
 SIGNS = {
     "agrees": "✓ agrees", "disagrees": "✗ disagrees", "inconclusive": "? inconclusive", None: "–", "equal": "= equal",
     "within tolerance": "≈ within tolerance", "worse": "✗ worse", "better": "✗ better",
@@ -55,24 +50,15 @@ COSTS = tuple(
 )
 
 
+_COST_KEYS = {cost.key for cost in COSTS}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """The content of ``results.json``, and the values of queries."""
 
     content: Json
     trainings: Trainings = field(default_factory=dict)
-
-    @property
-    def rows(self) -> Sequence[Json]:
-        """All rows in the order of the matrix."""
-        rows: Sequence[Json] = self.content["rows"]
-        return rows
-
-    @property
-    def columns(self) -> Sequence[Json]:
-        """All columns in the order of the matrix."""
-        columns: Sequence[Json] = self.content["columns"]
-        return columns
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], Json]:
@@ -87,35 +73,35 @@ class Results:
 
     def quantities(self, column: Json) -> list[Quantity]:
         """Measures of the column and of its published scores, then each cost that one of its cells has."""
-        names, at = [row["name"] for row in self.rows], column["name"]
-        costs = {cost.key for cost in COSTS}
+        names, at = [row["name"] for row in self.content["rows"]], column["name"]
         scored = [key for name in names for key in self.cells.get((name, at), {"scores": {}})["scores"]]
-        keys = dict.fromkeys([*column["measures"], *(key for key in scored if key not in costs)])
+        keys = [key for key in dict.fromkeys([*column["measures"], *scored]) if key not in _COST_KEYS]
         known = [cost for cost in COSTS if any(self.value(name, at, cost) is not None for name in names)]
         return [*(Quantity(key=key, heading=key, cost=False) for key in keys), *known]
 
     def best(self, column: str, quantity: Quantity) -> str | None:
         """Text of the best value of a measure; published rows and upper bounds do not compete. None for one value."""
-        ours = [row["name"] for row in self.rows if row["kind"] not in {"published", "best_of"}]
+        ours = [row["name"] for row in self.content["rows"] if row["kind"] not in {"published", "best_of"}]
         known = [value for row in ours if (value := self.value(row, column, quantity)) is not None]
         return quantity.show(max(known)) if len(known) > 1 and not quantity.cost else None
 
     def measured(self) -> Json | None:
         """The first column with a measure that a row has."""
-        for column in self.columns:
-            names = [row["name"] for row in self.rows]
-            first = self.quantities(column)[:1]
-            if first and not first[0].cost and any(self.value(n, column["name"], first[0]) is not None for n in names):
-                return column
+        for column in self.content["columns"]:
+            for first in self.quantities(column)[:1]:
+                values = [self.value(row["name"], column["name"], first) for row in self.content["rows"]]
+                if not first.cost and values.count(None) < len(values):
+                    found: Json = column
+                    return found
         return None
 
     def interval(self, row: str, column: str, quantity: Quantity) -> tuple[float, float] | None:
         """95 % interval of a mean over trainings and queries; None if published, or of a single query."""
-        trainings = self.trainings.get((row, column))
-        if not trainings or quantity.key not in trainings[0] or len(trainings[0][quantity.key]) < 2:
+        trainings = self.trainings.get((row, column), ())
+        queries = trainings[0].get(quantity.key, {}) if trainings else {}
+        if len(queries) < 2:
             return None
-        values = values_of(trainings, quantity.key, sorted(trainings[0][quantity.key]))
-        return estimate_difference(values, np.zeros((1, values.shape[1]))).interval
+        return difference(trainings, [{quantity.key: dict.fromkeys(queries, 0.0)}], quantity.key).interval
 
     def gain(self, row: str, column: str, quantity: Quantity) -> str:
         """The difference from the baseline with its 95 % interval as text; empty without."""
@@ -144,17 +130,14 @@ def p_value(p: float) -> str:
 
 
 def amount(claim: Json, value: float | None) -> str:
-    """A difference of a claim as text: of costs in percent.
+    """A difference of a claim as text: of costs in percent, with a decimal below 10 %.
 
     >>> amount({"relative": True}, -0.881), amount({"relative": False}, 0.01)
     ('−88 %', '+0.0100')
     """
-    return (percent if claim["relative"] else signed)(value)
-
-
-def percent(fraction: float | None) -> str:
-    """A fraction as a signed percentage, with a decimal below 10 %."""
-    return "–" if fraction is None else f"{100 * fraction:+.{0 if abs(fraction) >= 0.0995 else 1}f} %".replace("-", "−")
+    if value is None or not claim["relative"]:
+        return signed(value)
+    return f"{100 * value:+.{0 if abs(value) >= 0.0995 else 1}f} %".replace("-", "−")
 
 
 def signed(value: float | None) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import scipy.stats
 
 from eval.reproduce.__main__ import main
 from eval.reproduce.claims import COSTS as CLAIMED_COSTS
@@ -75,7 +74,7 @@ def test_every_number_is_on_both_pages() -> None:
     pages = markdown(results), Reader(html(results)).texts("td") + Reader(html(results)).texts("b")
     count = 0
     for cell in results.cells.values():
-        (column,) = (column for column in results.columns if column["name"] == cell["column"])
+        (column,) = (column for column in results.content["columns"] if column["name"] == cell["column"])
         part = pages[0].split(f"\n## {column['name']}\n")[1].split("\n## ")[0]
         for quantity in results.quantities(column):
             value = results.value(cell["row"], cell["column"], quantity)
@@ -103,40 +102,20 @@ def test_claims_stand_first_with_all_their_numbers() -> None:
     assert "encode ended with status 137: killed" in tables
 
 
-def test_a_difference_from_the_baseline_has_the_interval_of_the_t_test() -> None:
-    results = made_up()
-    rows = [results.trainings[row, "msmarco-mini"][0]["nDCG@10"] for row in ("SPLADE max", "BM25")]
-    values = [rows[0][query] - rows[1][query] for query in rows[0]]
-    low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    shown = f"{sum(values) / len(values):+.4f} ({low:+.4f} to {high:+.4f})".replace("-", "−")
-    assert results.gain("SPLADE max", "msmarco-mini", MEASURE) == shown
-    assert results.gain("BM25", "msmarco-mini", MEASURE) == ""
-
-
 def test_the_best_of_our_systems_is_bold() -> None:
     results = made_up()
-    best = max(results.value(row["name"], "scifact", MEASURE) or 0 for row in results.rows)
+    best = max(results.value(row["name"], "scifact", MEASURE) or 0 for row in results.content["rows"])
     assert f"**{best:.4f}" in markdown(results)
     for kind, row in (("published", "Paper"), ("best_of", "SparTerm")):  # an upper bound is no system
         cells = [dict(cell) for cell in results.content["cells"]]
         for cell in cells:
             if cell["row"] == row:
                 cell.update(scores={"nDCG@10": 0.99})
-        rows = [{**one, "kind": kind} if one["name"] == row else one for one in results.rows]
+        rows = [{**one, "kind": kind} if one["name"] == row else one for one in results.content["rows"]]
         changed = Results(content={**results.content, "cells": cells, "rows": rows}, trainings=results.trainings)
         assert f"**{best:.4f}" in markdown(changed) or best == results.value(row, "scifact", MEASURE)
         assert "**0.9900" not in markdown(changed)
         assert not [text for text in Reader(html(changed)).texts("b") if text.startswith("0.9900")]
-
-
-def test_no_row_disappears_by_its_name() -> None:
-    """Rows were grouped by the first word of their names, so that a second system hid the first."""
-    names = ("our splade", "our spade", "bge_m3", "bge_small", "BM25 word pieces")
-    results = made_up(*names)
-    first = markdown(results).split("\n## msmarco-mini\n")[1].split("\n## ")[0]
-    assert all(f"\n| {name} " in first for name in names)
-    drawn = figures(results)
-    assert [name for name in names if f">{name}<" not in drawn["scores.svg"][1]] == []
 
 
 def test_figures_have_every_point_once_in_one_panel() -> None:
@@ -144,26 +123,22 @@ def test_figures_have_every_point_once_in_one_panel() -> None:
     results = made_up()
     drawn = figures(results)
     assert drawn == figures(results)
-    for _, content in drawn.values():
+    for content in drawn.values():
         root = ET.fromstring(content)  # noqa: S314  (our own)
         ids = [element.get("id", "") for element in root.iter()]
         assert len([id for id in ids if id.startswith("axes_")]) == 1
-    legend = re.findall(r">([^<>]+)</text>", drawn["tradeoff.svg"][1])
+    legend = re.findall(r">([^<>]+)</text>", drawn["tradeoff.svg"])
     assert {"SPLADE max FLOPS", "SPLADE max l1", "SparTerm", "Paper"} <= set(legend)  # two curves and two rows
     assert figures(Results(content={**results.content, "columns": []})) == {}
 
 
 def test_hostile_names_stay_text() -> None:
+    """``tests/reliability/test_pages.py`` has more of them."""
     results = made_up(*HOSTILE)
     page = Reader(html(results))
     assert page.open == []
-    assert len(page.texts("script")) == 1
-    assert not [1 for _, attributes, _ in page.elements for name in attributes if name.startswith(("on", "style"))]
     assert HOSTILE[0] in page.texts("td")
-    tables = markdown(results)
-    assert "<script" not in tables
-    assert "<img" not in tables
-    for name, (_, content) in figures(results).items():
+    for name, content in figures(results).items():
         assert ET.fromstring(content) is not None, name  # noqa: S314  (our own)
 
 

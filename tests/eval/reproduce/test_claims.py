@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from eval.measures import PerQuery
-from eval.reproduce.claims import MEANINGS, Claim, Side, judged_claims
+from eval.reproduce.claims import MEANINGS, Claim, judged_claims
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
 
@@ -21,16 +21,21 @@ def claim(kind: str = "higher", quantity: str = "MRR@10", **parts: Any) -> Claim
     return parse(Claim, {**CONTENT, "quantity": quantity, "kind": kind, **parts}, "here")
 
 
-def run(values: Any) -> PerQuery:
-    return {"MRR@10": {f"q{number:02d}": float(value) for number, value in enumerate(values)}}
+def side(*trainings: Any, **cell: Any) -> tuple[dict[str, Any], list[PerQuery]]:
+    """A cell and its trainings."""
+    runs: list[PerQuery] = [
+        {"MRR@10": {f"q{number:02d}": float(value) for number, value in enumerate(of)}} for of in trainings
+    ]
+    return {"status": "done", "scores": {"MRR@10": 0.0}, "costs": None, "timed_on": ""} | cell, runs
 
 
-def side(*trainings: Any, **costs: float) -> Side:
-    return Side(scores={"MRR@10": 0.0}, trainings=[run(values) for values in trainings], costs=costs)
-
-
-def verdicts(sides: dict[str, Side], *claims: Claim) -> list[dict[str, Any]]:
-    return judged_claims(claims, ["toy"], lambda row, column: sides[row])
+def verdicts(sides: dict[str, tuple[dict[str, Any], list[PerQuery]]], *claims: Claim) -> list[dict[str, Any]]:
+    content = {
+        "rows": [{"name": row, "kind": "run", "training": None} for row in sides],
+        "columns": [{"name": "toy", "average": []}],
+        "cells": [cell | {"row": row, "column": "toy"} for row, (cell, _) in sides.items()],
+    }
+    return judged_claims(content, claims, {(row, "toy"): runs for row, (_, runs) in sides.items()})
 
 
 @pytest.mark.parametrize(
@@ -77,12 +82,18 @@ def test_trainings_count_as_well_as_queries() -> None:
         assert verdicts({"a": better, "b": worse}, claim())[0]["verdict"] == verdict
 
 
+def test_the_tolerated_loss_is_stored_to_judge_again() -> None:
+    sides = {"a": side(0.494 + NOISE), "b": side(np.full(41, 0.5))}
+    stored = [verdicts(sides, claim("not lower", margin=margin))[0].get("margin") for margin in (0.005, 0.01)]
+    assert stored == [0.005, None]  # the default is not stored
+
+
 def test_costs_are_shown_and_not_judged() -> None:
-    sides = {"a": side([0.5], FLOPS=1.5), "b": side([0.5], FLOPS=2.0)}
+    sides = {"a": side([0.5], costs={"FLOPS": 1.5}), "b": side([0.5], costs={"FLOPS": 2.0})}
     (found,) = verdicts(sides, claim("less", "FLOPS", published=[0.5, 1.0]))
     assert (found["difference"], found["verdict"], found["interval"], found["p"]) == (-0.25, None, None, None)
     assert verdicts(sides, claim("less", "ms/query"))[0]["reason"] == "not measured"
-    sides = {row: Side(costs={"ms/query": 2.0}, timed_on=f"processor {row}") for row in "ab"}
+    sides = {row: side(costs={"ms/query": 2.0}, timed_on=f"processor {row}") for row in "ab"}
     assert (
         verdicts(sides, claim("less", "ms/query"))[0]["reason"]
         == "timed on different machines: processor a and processor b"
@@ -91,14 +102,14 @@ def test_costs_are_shown_and_not_judged() -> None:
 
 
 def test_a_published_mean_stands_for_every_query() -> None:
-    sides = {"a": side(0.55 + NOISE), "b": Side(scores={"MRR@10": 0.5})}
+    sides = {"a": side(0.55 + NOISE), "b": side(status="published", scores={"MRR@10": 0.5})}
     assert verdicts(sides, claim())[0]["p"] == pytest.approx(scipy.stats.ttest_1samp(0.05 + NOISE, 0).pvalue, abs=1e-6)
 
 
 def test_what_cannot_be_judged() -> None:
     (single,) = verdicts({"a": side([1.0]), "b": side([0.0])}, claim())
     assert (single["verdict"], single["interval"], single["detectable"]) == ("inconclusive", None, None)
-    (missing,) = verdicts({"a": side([1.0, 0.5]), "b": Side(done=False)}, claim())
+    (missing,) = verdicts({"a": side([1.0, 0.5]), "b": side(status="absent", scores={})}, claim())
     assert (missing["verdict"], missing["difference"]) == (None, None)
 
 

@@ -24,7 +24,6 @@ from eval.reproduce.leaderboard.results import (
     exit_status,
     leaderboard,
     measured,
-    measured_cells,
     write_leaderboard,
 )
 from eval.reproduce.matrix import (
@@ -38,7 +37,6 @@ from eval.reproduce.matrix import (
     PublishedRow,
     RecipeRow,
     Row,
-    fill_data,
 )
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
@@ -105,9 +103,9 @@ def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.M
         cell("half", {"nDCG@10": [0.25, 0.75]}, column="other", broken=True),
     )
     steps = tuple(dict.fromkeys(step for entry in cells for step in entry.steps))
-    plan = Plan(
-        name="small", matrix=fill_data(MATRIX, tmp_path / "data"), data=tmp_path / "data", steps=steps, cells=cells
-    )
+    toy = dataclasses.replace(MATRIX.columns["toy"], collection=f"{tmp_path}/data/toy")
+    matrix = dataclasses.replace(MATRIX, columns=MATRIX.columns | {"toy": toy})
+    plan = Plan(name="small", matrix=matrix, data=tmp_path / "data", steps=steps, cells=cells)
     folder = tmp_path / "results"
     results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -128,7 +126,7 @@ def test_provenance_is_that_of_the_time_when_a_step_ran(
     cells.append(cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"))
     matrix = dataclasses.replace(MATRIX, rows={"BM25": BM25Row(bm25="text")}, claims=())
     plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=tuple(cells))
-    results = leaderboard(plan, measured_cells(plan), "")
+    results, _ = leaderboard(plan, "")
     stored = results["provenance"]
     used = {cell["column"]: [stored[number] for number in cell["provenance"]] for cell in results["cells"]}
     assert [(one["processor"], one["versions"]["torch"]) for one in used["toy"]] == [("processor of the run", "1")]
@@ -181,7 +179,7 @@ def test_an_average_weighs_columns_equally(
         cell("half", FIRST),
     )
     plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells)
-    results = leaderboard(plan, measured_cells(plan), "")
+    results, _ = leaderboard(plan, "")
     found = {cell["row"]: cell for cell in results["cells"] if cell["column"] == "mean"}
     # trec_eval's four decimals: 2.45 / 6 and 4.5 / 6; R@100 is in one column only
     assert found["BM25"]["scores"] == {"MRR@10": pytest.approx((0.4083 + 0.25) / 2)}
@@ -201,9 +199,7 @@ def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: P
     }
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
     cells = (cell("BM25", BM25), cell("half", FIRST), cell("best", FIRST))
-    results = leaderboard(
-        plan := Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells), measured_cells(plan), ""
-    )
+    results, _ = leaderboard(Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells), "")
     p = {one["row"]: one["p"] for one in results["cells"] if one["column"] == "toy"}
     assert p["best"] == {}
     assert p["half"]["MRR@10"] == pytest.approx(scipy.stats.ttest_rel(FIRST["MRR@10"], BM25["MRR@10"]).pvalue, abs=1e-6)
@@ -225,9 +221,9 @@ def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Pa
         kind="evaluate", title="", module="eval.evaluate", arguments=(), name="evaluate/absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
-    failed = measured([dataclasses.replace(done, steps=(*done.steps, missing))])
-    assert (failed.status, failed.error) == ("failed", "{data}/run.txt: no such file or folder")
-    assert measured([done]).status == "done"
+    failed, _ = measured([dataclasses.replace(done, steps=(*done.steps, missing))])
+    assert (failed["status"], failed["error"]) == ("failed", "{data}/run.txt: no such file or folder")
+    assert measured([done])[0]["status"] == "done"
 
 
 def test_commands_and_files_have_no_paths_of_the_machine(written: Written, tmp_path: Path) -> None:
@@ -261,7 +257,7 @@ def test_sources_are_named_without_the_data_folder(data: Path | None, kind: str)
     row: Row = GivenRow(run=f"{folder}/mine") if kind == "run" else CheckpointRow(checkpoint=f"{folder}/mine")
     columns = {"toy": Column(collection=f"{folder}/toy", split="test")}
     matrix = Matrix(title="", about="", columns=columns, rows={"given": row})
-    results = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), {}, "")
+    results, _ = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), "")
     assert [row["source"] for row in results["rows"]] == ["mine"]
     assert [column["collection"] for column in results["columns"]] == ["toy"]
 

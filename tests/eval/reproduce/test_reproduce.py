@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from eval.reproduce import __main__ as reproduce
 from tests.reliability.commands import Run, Server
 from tests.toy_data import save_collection, save_recipes
 
@@ -196,16 +195,6 @@ def test_a_broken_row_does_not_affect_other_rows(copied: Toy) -> None:
     assert "not readable as JSON" in cells["broken"]["error"]
     assert cells["worse"]["verdicts"] == {"R@100": "worse"}
     assert cells["tiny"]["status"] == "done"
-
-
-def test_a_dry_run_does_nothing(new_leaderboard: Toy, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["--matrix", str(new_leaderboard.matrix), "--data", str(new_leaderboard.data), "--dry-run"]
-    assert reproduce.main(where) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].startswith("Toy: 2 cells, ")
-    assert ", 0 done; about " in lines[-1]
-    assert "to do       index the text of toy" in lines
-    assert not (tmp_home / "indexes").exists()
 
 
 @pytest.mark.jvm
