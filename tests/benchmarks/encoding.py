@@ -211,36 +211,3 @@ def _check(names: Sequence[str], folder: Path) -> dict[str, Any]:
             require_same(name, facts[name])
     terms = statistics.fmean(map(len, reference.values()))
     return {**facts, "spread": spread(reference), "terms": round(terms, 1)}
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """For each model a table of engines: speed, agreement with fp32, and quality where it was measured."""
-    blocks = []
-    for model, sizes in result["sizes"].items():
-        rows = sorted(
-            (line for line in result["rows"] if line["model"] == model), key=lambda line: -line["documents_per_second"]
-        )
-        texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"
-        measured = any("ndcg" in line for line in rows)
-        quality = " nDCG@10: known-item search in pydoc." if measured else ""
-        head = ["", "documents/s", "best", "cosine to fp32", "±1", *(["nDCG@10"] if measured else [])]
-        lines = [
-            f"{model}: {texts}; {sizes['rounds']} rounds, each engine in its own process.{quality}",
-            "",
-            "| " + " | ".join(head) + " |",
-            "|---|" + "---:|" * (len(head) - 1),
-        ]
-        for line in rows:
-            match = line["agreement"]
-            cells = [
-                line["contender"], f"{line['documents_per_second']:.1f}", f"{line['best_documents_per_second']:.1f}",
-                f"{match['cosine_mean']:.5f}", f"{100 * match['within_one']:.2f} %",
-            ]  # fmt: skip
-            cells += [f"{line['ndcg']:.4f}" if "ndcg" in line else ""] if measured else []
-            lines.append("| " + " | ".join(cells) + " |")
-        empty = " |" * (len(head) - 2)
-        lines += [f"| {name} | not run: {reason}{empty} |" for name, reason in result["missing"][model].items()]
-        blocks.append("\n".join(lines))
-    pairs = {pair for versions in result["engines"].values() for pair in versions.items()}
-    blocks.append("Engines: " + ", ".join(f"{package} {version}" for package, version in sorted(pairs)) + ".")
-    return "\n\n".join(blocks)

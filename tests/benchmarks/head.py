@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,18 +113,3 @@ def _equal_files(model: Path, corpus: Path, folder: Path, shape: Shape, dtype: s
     if not files[0]:
         raise RuntimeError(f"{folder}: no vectors were written")
     return files[0] == files[1]
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line for each model, dtype and head."""
-    lines = ["| model | dtype | head | ms a passage | equal files |", "|---|---|---|---:|---|"]
-    lines += [
-        f"| {row['model']} | {row['dtype']} | {row['head']} | {row['ms']:.2f} | "
-        f"{'yes' if row['equal_files'] else 'no'} |"
-        for row in result["rows"]
-    ]
-    sizes = "; ".join(
-        f"{name}: {size['texts']} passages, {size['terms']} terms, {size['candidates']} candidates"
-        for name, size in result["sizes"].items()
-    )
-    return "\n".join([f"{sizes}; batches of {BATCH}.", "", *lines])

@@ -8,7 +8,6 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,25 +130,3 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
         best = {method: max(row[key] for row in rows if row["contender"] == method) for method in METHODS}
         result[name] = round(best["direct"] / best["anserini"], 2)
     return result
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """Table of methods and threads."""
-    sizes = result["sizes"]
-    how = f"{sizes['terms']} terms a document, {sizes['files']} files, {sizes['rounds']} rounds"
-    lines = [
-        f"{how}; net: without the start of the process, which is measured with one document.",
-        "",
-        "| weights | sum a document | documents | | threads | documents/s | net | index MB | peak MB |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in result["rows"]:
-        name = row["vectors"]
-        lines.append(
-            f"| {name} | {sizes['weights_per_document'][name]:,.0f} | {row['documents']:,} | {row['contender']} | "
-            f"{row['threads']} | {row['documents_per_second']:,.0f} | {row['net_documents_per_second']:,.0f} | "
-            f"{row['index_mb']} | {row['peak_mb']:,.0f} |"
-        )
-    for name, ratio in result["ratios"].items():
-        lines += ["", f"{name}: direct is {ratio['net']} times as fast net, {ratio['gross']} times with the start."]
-    return "\n".join(lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,19 +97,3 @@ def _untrained(folder: Path, toy: bool) -> Path:
     model.save_pretrained(folder)
     load_tokenizer(locate("minilm")).save_pretrained(folder)
     return folder
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """A table of megabytes."""
-    head = f"{result['sizes']['shape']}, {result['sizes']['dtype']}; one process per row."
-    lines = [
-        f"{head} *Extra*: peak resident memory minus resident memory after one text.",
-        "",
-        "| | texts | documents | loaded, MB | extra, MB |",
-        "|---|---|---:|---:|---:|",
-    ]
-    for row in result["rows"]:
-        numbers = f"{row['documents']:,} | {row['loaded_mb']:.0f} | {row['extra_mb']:.0f}"
-        lines.append(f"| {row['contender']} | {row['texts']} | {numbers} |")
-    lines += [f"\n{name}: {reason}." for name, reason in result["missing"].items()]
-    return "\n".join(lines)

@@ -124,23 +124,3 @@ def _row(name: str, seconds: Sequence[float], match: Mapping[str, Any]) -> dict[
         "p99_ms": round(1000 * float(np.percentile(seconds, 99)), 3),
         "agreement": dict(match),
     }
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line per contender, for each model."""
-    blocks = []
-    for model, sizes in result["sizes"].items():
-        lines = [
-            f"{model}: {sizes['queries']} queries of {sizes['words']} words, one at a time.",
-            "",
-            "| | median ms | p99 ms | cosine |",
-            "|---|---:|---:|---:|",
-        ]
-        lines += [
-            f"| {row['contender']} | {row['median_ms']:.2f} | {row['p99_ms']:.2f} | "
-            f"{row['agreement']['cosine_mean']:.5f} |"
-            for row in result["rows"] if row["model"] == model
-        ]  # fmt: skip
-        lines += [f"| {name} | not run: {reason} | | |" for name, reason in result["missing"][model].items()]
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)

@@ -49,23 +49,6 @@ def run(toy: bool) -> dict[str, Any]:
     return {"sizes": {**sizes, "vocabulary": VOCABULARY}, "rows": rows, "ratios": ratios}
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line per contender, one column per kind of query."""
-    kinds = list(dict.fromkeys((row["terms"], row["hits"]) for row in result["rows"]))
-    cells = {(row["contender"], row["terms"], row["hits"]): row["ms_per_query"] for row in result["rows"]}
-    names = dict.fromkeys(row["contender"] for row in result["rows"])
-    table = [
-        ["ms a query", *(f"{terms} terms, {hits:,} hits" for terms, hits in kinds)],
-        ["---", *("---:" for _ in kinds)],
-        *([name, *(f"{cells[name, *kind]:.2f}" for kind in kinds)] for name in names),
-        ["**ratio at 2 threads**", *(f"**{ratio:.1f} ×**" for ratio in result["ratios"].values())],
-    ]
-    equality = "the same" if all(row["equal_hits"] for row in result["rows"]) else "not the same"
-    sizes = result["sizes"]
-    text = f"{sizes['documents']:,} documents of {sizes['terms_per_document']} terms; hits and scores are {equality}."
-    return "\n".join("| " + " | ".join(row) + " |" for row in table) + f"\n\n{text}"
-
-
 VOCABULARY = 30_000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,19 +40,6 @@ def run(toy: bool) -> dict[str, Any]:
         "rows": rows,
         "ratios": {what: _ratios([row for row in rows if row["what"] == what]) for what in (OPENED, COMMAND)},
     }
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line per searcher and command."""
-    lines = ["| | | seconds |", "|---|---|---:|"]
-    lines += [
-        f"| {row['what']} | {row['contender']} | {statistics.median(row['seconds']):.2f} |" for row in result["rows"]
-    ]
-    ratio = next(iter(result["ratios"][OPENED].values()))
-    return "\n".join(lines) + (
-        f"\n\nThe searchers' index has {result['sizes']['distinct_terms']:,} distinct terms; Java runs and modules are "
-        f"imported before the clock starts. Ours is {ratio:.0f} × as fast there."
-    )
 
 
 def vectors(documents: int) -> Iterator[dict[str, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -54,22 +53,6 @@ def run(toy: bool) -> dict[str, Any]:
         "ratios": {case: _ratios([row for row in rows if row["case"] == case]) for case in cases},
         "bf16": bf16,
     }
-
-
-def markdown(result: dict[str, Any]) -> str:
-    """Medians, and our share of plain PyTorch's time and memory."""
-    lines = ["| | seconds a step | peak memory, MB | loss | gradient norm |", "|---|---|---|---|---|"]
-    for row in result["rows"]:
-        seconds = statistics.median(row["seconds"])
-        lines.append(
-            f"| {row['case']}: {row['who']} | {seconds:.2f} | {row['peak_mb']:.0f} | {row['loss']:.5f} | "
-            f"{row['gradient_norm']:.3f} |"
-        )
-    ratios = result["ratios"].items()
-    shares = "; ".join(f"{case}: time × {each['time']:.2f}, memory × {each['memory']:.2f}" for case, each in ratios)
-    bf16 = result.get("bf16", {"missing": "not measured"})
-    times = f"not run: {bf16['missing']}" if "missing" in bf16 else f"time × {bf16['time']:.2f} of fp32"
-    return "\n".join(lines) + f"\n\nAgainst plain PyTorch: {shares}. Max pooling, `precision: bf16`: {times}."
 
 
 def _rows(case: str, folder: Path, texts: int, tokens: int, rounds: int) -> list[dict[str, Any]]:
