@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import statistics
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,9 +45,10 @@ def measured(name: str, toy: bool) -> dict[str, Any]:
     """Result of one benchmark, with facts about the machine."""
     machine, start = harness.environment(), time.perf_counter()
     result = importlib.import_module(f"tests.benchmarks.{name}").run(toy)
+    torch = sys.modules.get("torch")
     return {
         **result, "benchmark": name, "toy": toy, "seconds": round(time.perf_counter() - start, 1),
-        "environment": {**machine, "torch_threads": harness.torch_threads()},
+        "environment": {**machine, "torch_threads": torch and torch.get_num_threads()},
         "versions": harness.installed(*PACKAGES),
     }  # fmt: skip
 
