@@ -186,7 +186,7 @@ READS = [
     ("learned_sparse.serve", "--checkpoint {input} --port 0"),
     ("encoders.train", "--recipe {input} --output {output}"),
     ("encoders.train", "--recipe demo-splade --data {input} --output {output}"),
-    ("eval.evaluate", "--run {run} --collection {toy} --overlap {input}"),
+    ("eval.evaluate", "--run {run} --collection {toy} --split test --overlap {input}"),
     ("eval.costs", "--index {input} --queries {input}"),
     ("eval.costs", "--vectors {input} --queries {input}"),
     ("eval.dimensions", "{input}"),
@@ -203,10 +203,10 @@ READS = [
         "sample --collection {toy} --split test --run {input} --depth 1 --output {output}",
     ),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {input} --output {output}"),
-    ("eval.rerank", "--run {input} --collection {toy} --checkpoint {checkpoint}"),
-    ("eval.rerank", "--run {run} --collection {toy} --checkpoint {input}"),
-    ("eval.rerank", "--run {run} --collection {toy} --cross-encoder {input}"),
-    ("eval.sweep", "--checkpoint {input} --collection {toy} --set k=1"),
+    ("eval.rerank", "--run {input} --collection {toy} --split test --checkpoint {checkpoint}"),
+    ("eval.rerank", "--run {run} --collection {toy} --split test --checkpoint {input}"),
+    ("eval.rerank", "--run {run} --collection {toy} --split test --cross-encoder {input}"),
+    ("eval.sweep", "--checkpoint {input} --collection {toy} --split test --set k=1"),
     ("eval.sweep", "--checkpoint {checkpoint} --collection {input} --set k=1"),
 ]  # fmt: skip
 """Commands with one input that is not what it should be."""

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from encoders.training import load_recipe
 from learned_sparse.core.files import read_json
-from tests.benchmarks import harness, run
+from tests.benchmarks import harness, quality, run
 from tests.reliability.commands import Run, Server
 
 NO_JAVA = {"head", "memory", "training"}
@@ -37,6 +39,13 @@ def test_benchmark(name: str, server: Server, tmp_path: Path, monkeypatch: pytes
     assert all(ratio >= 0 for ratio in numbers(result["ratios"]))
     lines = run.table(result).splitlines()
     assert [line.startswith("| ") for line in lines[: len(result["rows"]) + 2]] == [True] * (len(result["rows"]) + 2)
+
+
+@pytest.mark.parametrize("name", quality.CONTENDERS)
+def test_recipes_of_the_comparison_of_quality(name: str, tmp_path: Path) -> None:
+    data = [{"collection": "c", "split": "train", "run": "r"}]
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(quality.recipe(name, data, 1e-4, 10, 0)), encoding="utf-8")
+    assert load_recipe(tmp_path / "recipe.yaml").stages[0].steps == 10
 
 
 def numbers(value: Any) -> list[float]:
