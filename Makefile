@@ -61,9 +61,7 @@ test-gpu: $(ready)
 	$(bin)/python -m pytest -m gpu
 
 test-faults: $(ready)
-	RELIABILITY=full $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) \
-	  --dist worksteal --junitxml .reliability.xml -o junit_family=xunit1
-	$(bin)/python -m tests.reliability.report .reliability.xml
+	RELIABILITY=full $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) --dist worksteal
 
 test-browser: $(ready)
 	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name > /dev/null && exit; done; \

@@ -1,11 +1,9 @@
-"""A small encoder without torch for tests of the pipeline; as a script, the encode command with this encoder."""
+"""A small encoder without torch for tests of the pipeline."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +23,7 @@ class FakeEncoder(Encoder):
 
     description: dict[str, Any]
 
-    def __init__(self, side: str, quantizer: Quantizer | None = None, pause: float = 0.0, **settings: Any) -> None:
+    def __init__(self, side: str, quantizer: Quantizer | None = None, **settings: Any) -> None:
         self.terms: Sequence[str] = TERMS
         self.quantizer = quantizer
         self.description = {
@@ -34,10 +32,8 @@ class FakeEncoder(Encoder):
             "scoring": "impact",
             "max_length": settings.get("max_length"),
         }
-        self._pause = pause
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
-        time.sleep(self._pause)
         table = np.zeros((len(texts), len(TERMS)), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in text.split():
@@ -65,13 +61,3 @@ def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
 def install_loader(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder] = load_fake) -> None:
     """Make ``learned_sparse.core.load_encoder`` call the given function, without importing torch."""
     monkeypatch.setitem(vars(encoders.encoding.loading), "load_encoder", load_encoder)
-
-
-if __name__ == "__main__":
-    from learned_sparse.core.errors import run_main
-    from learned_sparse.encode.__main__ import main
-
-    pause = float(os.environ.get("FAKE_PAUSE", "0"))
-    module = vars(encoders.encoding.loading)
-    module["load_encoder"] = lambda _, side, **settings: FakeEncoder(side, pause=pause, **settings)
-    run_main(main)

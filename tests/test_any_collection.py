@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
@@ -16,12 +15,8 @@ from encoders.training import data_source as source
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.sources import load_source as load
 from encoders.training.validation import Validator
-from eval import dimensions
 from eval.reproduce.matrix import BM25Row, Column, Matrix
 from eval.reproduce.plan import make_plan
-from eval.reproduce.prepare import sampled
-from eval.runs import load_judged
-from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.encode import __main__ as encode
@@ -30,7 +25,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import install_loader
-from tests.toy_data import TEXTS, save_collection
+from tests.toy_data import TEXTS
 
 FILED = "ir_datasets--learned-sparse-test--tiny"
 
@@ -75,24 +70,11 @@ def test_documents_are_encoded_once_for_all_parts(
     assert encode.main(words) == 0  # equal documents: nothing to encode
     assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
     assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
-    where: dict[str, Any] = {
-        "index": [],
-        "model": "fake",
-        "collection": name,
-        "split": "test",
-        "queries": None,
-        "run": None,
-    }
-    options = argparse.Namespace(**where, texts=True, expansion=None, values=None)
-    assert dimensions._paths(options) == ([vectors], queries_folder(FILED, "test", "fake"))
 
 
-def test_missing_vectors_are_an_error_with_the_users_spelling_of_the_name(name: str, tmp_path: Path) -> None:
+def test_missing_vectors_are_an_error_with_the_users_spelling_of_the_name(name: str) -> None:
     with pytest.raises(LearnedSparseError, match=f"no vectors yet; run .* --collection {name}/test, or name"):
         index.main(["--model", "fake", "--collection", f"{name}/test"])
-    folder = save_collection(tmp_path / "mine", ["test"])
-    with pytest.raises(LearnedSparseError, match=f"no vectors yet; run .* --collection {folder}, or name"):
-        index.main(["--model", "fake", "--collection", str(folder)])
 
 
 @pytest.mark.parametrize(
@@ -112,30 +94,11 @@ def test_an_explicit_split_is_not_replaced(name: str) -> None:
         load(Source(collection=f"{name}/dev/small", split="test"), Negatives(kind="none"))
 
 
-def test_the_only_split_of_a_folder_is_not_the_default(tmp_path: Path) -> None:
-    folder = str(save_collection(tmp_path / "mine", ["test"]))
-    with pytest.raises(LearnedSparseError, match="no split 'train'; "):
-        load(Source(collection=folder), Negatives(kind="none"))
-    with pytest.raises(LearnedSparseError, match="no split 'dev'; "):
-        Validator(Validation(collection=folder, every=1), seed=0)
-
-
 def test_validation(name: str) -> None:
     validator = Validator(Validation(collection=f"{name}/test", every=1), seed=0)
     assert validator.positives == {f"q{i}": [f"d{i}"] for i in range(len(TEXTS))}
     with pytest.raises(LearnedSparseError, match="no split 'dev'; known: dev-small, test, train"):
         Validator(Validation(collection=name, every=1), seed=0)
-
-
-def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> None:
-    options = argparse.Namespace(collection=f"{name}/test", data=None, split=None, measures=None)
-    judged = load_judged(options)
-    assert (judged.split, len(judged.queries), judged.measures[0]) == ("test", 12, "nDCG@10")
-    assert judged.documents({"d5"})["d5"].text == TEXTS[5]
-    run = tmp_path / "run.txt"
-    run.write_text("q0 Q0 d7 1 1.0 t\n", encoding="utf-8")
-    sampled(f"{name}/test", "test", tmp_path / "pool", run=run, depth=1)
-    assert sorted(load_collection(tmp_path / "pool").qrels("test")) == sorted(judged.qrels)
 
 
 def test_columns_of_a_leaderboard_share_documents(name: str) -> None:

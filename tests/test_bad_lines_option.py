@@ -20,7 +20,6 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import install_loader
-from tests.test_commands import main_of
 from tests.toy_data import save_collection
 
 ERROR = r"corpus\.jsonl:13: malformed JSON .*; skip such lines with --on-bad-line skip"
@@ -55,11 +54,6 @@ def test_bm25(collection: Path, capsys: pytest.CaptureFixture[str], caplog: pyte
         index.main(["--bm25", *source, "--on-bad-line", "skip", "--overwrite"])
         assert "12 documents of plain text" in capsys.readouterr().out
         assert "12 documents read, 1 skipped: malformed JSON" in caplog.text
-
-
-def test_vectors_are_never_skipped() -> None:
-    with pytest.raises(LearnedSparseError, match="--on-bad-line is for the text of --bm25"):
-        index.main(["--model", "m", "--on-bad-line", "skip"])
 
 
 def test_small_steps_of_leaderboards(collection: Path, tmp_path: Path) -> None:
@@ -102,10 +96,3 @@ def test_matrices(collection: Path) -> None:
             reads |= step.kind == "index-bm25" and "--collection" in step.arguments
             words = " ".join(step.arguments).replace("on_bad_line=skip", "--on-bad-line skip")
             assert words.count("--on-bad-line skip") == (count if reads else 0), step
-
-
-@pytest.mark.parametrize("module", ["eval.sweep", "eval.reproduce", "encoders.train"])
-def test_other_commands_have_the_option(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main_of(module)(["--help"])
-    assert "--on-bad-line {error,skip}" in capsys.readouterr().out

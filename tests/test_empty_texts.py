@@ -19,7 +19,6 @@ from eval.dimensions import read_encoded
 from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run
-from learned_sparse.core.encoder import encode_texts
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
@@ -30,7 +29,6 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors, vector_files
 from learned_sparse.search import __main__ as search
-from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
 from tests.toy_data import save_beir
 
@@ -52,20 +50,6 @@ def collection(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) 
     install_loader(monkeypatch, lambda _, side, **settings: WithSpecialToken(side, **settings))
     save_beir(tmp_path / "toy", DOCUMENTS, QUERIES, {"test": JUDGED})
     return str(tmp_path / "toy")
-
-
-def test_an_empty_text_has_an_empty_vector() -> None:
-    encoder = WithSpecialToken("document")
-    batch = encode_texts(encoder, ["w1", "", "w2", " \n\u3000"])
-    assert [batch.row(row) for row in range(4)] == [
-        encoder.encode(["w1"]).row(0),
-        {},
-        encoder.encode(["w2"]).row(0),
-        {},
-    ]
-    assert encoder.encode([""]).row(0)
-    assert QueryEncoder(encoder).encode("") == {}
-    assert len(encode_texts(encoder, [""])) == 1
 
 
 @pytest.mark.parametrize("options", [[], ["--segment-length", "4"]])

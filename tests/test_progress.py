@@ -6,7 +6,6 @@ import io
 import logging
 import re
 import shlex
-import subprocess
 import sys
 from functools import partialmethod
 from pathlib import Path
@@ -19,8 +18,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training import load_recipe
 from encoders.training.data.sources import load_source
 from learned_sparse.core import errors
-from learned_sparse.index.build import plain_files
-from tests.test_commands import main_of
+from tests.reliability.fork_server import main_of
 from tests.toy_data import save_collection, save_recipes
 
 MODEL = "--model m --checkpoint {checkpoint} --device cpu --dtype fp32"
@@ -105,21 +103,6 @@ def test_bar_and_end(
     assert any(end.format(**named) in line for line in printed)
 
 
-def test_files_of_other_tools_have_a_bar(paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    assert plain_files([paths["vectors"] / "vectors"]).documents == 12
-    assert re.search(r"reading: +\d+%\|.* \d/1 ", terminal.getvalue())
-
-
-def test_no_bar_without_a_terminal(
-    paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = f"{MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path / 'out'}".format(**paths)
-    assert main_of("learned_sparse.encode")(shlex.split(words)) == 0
-    assert capsys.readouterr().err == ""
-
-
 def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -129,31 +112,6 @@ def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None
     assert bar.rstrip("\r ").endswith("queries/s]")
     assert message
     assert again.lstrip("\r").startswith("encoding: ")
-
-
-@pytest.mark.parametrize(
-    ("words", "command"),
-    [
-        ("learned_sparse.export --format pisa --vectors {vectors} --output {out}", "cat {out}/USAGE.txt"),
-        (
-            "learned_sparse.search --backend exact --vectors {vectors} --query-vectors {queries} --output {out}",
-            "python -m eval.evaluate --qrels QRELS.txt --measures MRR@10 R@100 --run {out}",
-        ),
-        (
-            f"learned_sparse.encode {MODEL} --queries --input {{toy}}/queries.jsonl --output {{out}}",
-            "python -m learned_sparse.search --index INDEX --query-vectors {out} --output {out}.run.txt",
-        ),
-    ],
-)
-def test_next_command(
-    words: str, command: str, paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Words in capitals are for the user to replace: these files are not known to the command."""
-    named = {**paths, "out": tmp_path / "out"}
-    assert printed_by(words.format(**named), capsys)[-1] == f"next: {command.format(**named)}"
-    if command.startswith("cat"):
-        done = subprocess.run(shlex.split(command.format(**named)), capture_output=True, check=True)
-        assert b"pisa" in done.stdout.lower()
 
 
 @pytest.mark.jvm

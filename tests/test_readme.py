@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from encoders.training import load_recipe
+from tests.benchmarks import report
 from tests.reliability.commands import Run, Server
 from tests.tiny_models import save_tiny
 from tests.toy_data import save_collection, save_library
@@ -86,12 +87,8 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
     save_library(folder / "library")
 
 
-def test_the_readme_has_commands_for_each_system() -> None:
-    assert len(commands("SparTerm, step by step")) == 9
-    assert len(commands("SPLADE, step by step")) == 7
-    assert len(commands("SpaDE, step by step")) == 7
-    assert len(commands("UHD-BERT, step by step")) == 7
-    assert len(README.split()) <= 900
+def test_the_tables_of_benchmarks_are_those_of_the_results() -> None:
+    assert report.main(["--check"]) == 0
 
 
 @pytest.mark.parametrize("name", PAGES)

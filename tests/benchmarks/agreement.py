@@ -50,17 +50,6 @@ def require_same(name: str, facts: dict[str, Any]) -> None:
         raise RuntimeError(f"{name}: gives other vectors, so its speed is not comparable: {facts}")
 
 
-def spread(vectors: Vectors) -> float:
-    """Mean cosine of neighbouring vectors; agreement is meaningful only if it is far from 1."""
-    rows = list(vectors.values())
-    return round(
-        statistics.fmean(
-            cosine(vector, neighbour) for vector, neighbour in zip(rows, rows[1:] + rows[:1], strict=True)
-        ),
-        4,
-    )
-
-
 def cosine(first: dict[str, int], second: dict[str, int]) -> float:
     """Cosine of two vectors; 1 for two empty ones."""
     product = sum(value * second.get(term, 0) for term, value in first.items())

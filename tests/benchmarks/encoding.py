@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import statistics
@@ -9,8 +10,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.benchmarks import engines, harness
-from tests.benchmarks.agreement import agreement, read, require_same, spread
-from tests.benchmarks.passages import described
+from tests.benchmarks.agreement import agreement, read, require_same
 from tests.benchmarks.shapes import BASE, PUBLISHED, SEED, SMALL, TINY, Shape
 
 OURS = "learned_sparse "
@@ -41,25 +40,25 @@ FASTEST = (
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
 PEERS = harness.ROOT / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
-QUALITY = ("learned_sparse fp32", "learned_sparse bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
+QUALITY = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
 
 
 def run(toy: bool) -> dict[str, Any]:
     """An untrained model of 6 layers, splade-tiny, and an untrained model of BERT-base's size."""
-    if toy:
-        return _together({TINY.name: measure(TINY, 8, 1, (f"{OURS}fp32", f"{ST}torch fp32"))})
     tiny = [name for name in HERE + THERE if name != "pyserini"]
-    return _together({
-        SMALL.name: measure(SMALL, 128, 3, HERE + THERE),
-        PUBLISHED.name: measure(PUBLISHED, 512, 3, tiny, quality=QUALITY),
-        BASE.name: measure(BASE, 48, 3, FASTEST),
-    })  # fmt: skip
+    sizes: list[tuple[Shape, int, int, Sequence[str]]] = [
+        (SMALL, 128, 3, HERE + THERE), (PUBLISHED, 512, 3, tiny), (BASE, 48, 3, FASTEST),
+    ]  # fmt: skip
+    if toy:
+        sizes = [(TINY, 8, 1, (f"{OURS}fp32", f"{ST}torch fp32", "pyserini"))]
+    results = {shape.name: measure(shape, number, rounds, names) for shape, number, rounds, names in sizes}
+    parts = {key: {name: result[key] for name, result in results.items()} for key in ("sizes", "ratios", "missing")}
+    versions = {name: found for result in results.values() for name, found in result["engines"].items()}
+    return {**parts, "rows": [row for result in results.values() for row in result["rows"]], "engines": versions}
 
 
-def measure(
-    shape: Shape, number: int, rounds: int, names: Sequence[str], quality: Sequence[str] = ()
-) -> dict[str, Any]:
+def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dict[str, Any]:
     """Encode ``number`` passages with a model of ``shape``, one engine after the other, each in its own process.
 
     Together they would not fit into memory.
@@ -68,32 +67,44 @@ def measure(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model = shape.save(folder / "model", texts[:16])
-        corpus = write_corpus(folder / "corpus.jsonl", texts)
+        corpus = write_corpus(folder / "corpus.jsonl", {f"d{n}": text for n, text in enumerate(texts)})
         missing = {name: reason for name in names if (reason := unfit(name.rpartition(" ")[2]))}
         ours = [name for name in names if name.startswith(OURS) and name not in missing]
         others = [name for name in names if name not in missing and name not in ours]
         seconds: dict[str, list[float]] = {name: [] for name in ours + others}
         ndcg, versions = {}, {}
         for name in [*ours, *others, *ours]:  # ours before and after the others, so that drift shows
-            with _worker(name, model, shape.max_length) as worker:
-                worker.encode(corpus, folder / name)
-                seconds[name] += [worker.encode(corpus, folder / name) for _ in range(rounds)]
-                versions[name] = worker.versions
-                if name in quality and name not in ndcg:
-                    ndcg[name] = _ndcg(worker, folder / f"quality {name}")
+            quality = shape is PUBLISHED and name in QUALITY and name not in ndcg
+            pairs = [(corpus, folder / name), *(_pydoc(folder / f"{name} in pydoc") if quality else ())]
+            measured = _encode(name, model, shape.max_length, rounds, pairs)
+            seconds[name] += measured["seconds"]
+            versions[name] = measured["versions"]
+            if quality:
+                ndcg[name] = _ndcg(pairs[1][1], pairs[2][1])
             print(f"{shape.name}, {name}: {number / statistics.median(seconds[name]):.1f} documents/s", flush=True)
-        facts = _check(list(seconds), folder)
-        rows = [{"model": shape.name, **row(name, seconds[name], number, facts[name])} for name in seconds]
-        for line in rows:
-            if line["contender"] in ndcg:
-                line["ndcg"] = ndcg[line["contender"]]
-        lengths = token_lengths(model, texts, shape.max_length)
+        vectors = {name: read(folder / name) for name in seconds}
+        tokens = load_tokenizer(model)(texts, truncation=True, max_length=shape.max_length)["input_ids"]
+    reference = vectors[f"{OURS}fp32"]
+    facts = {name: agreement(reference, compared) for name, compared in vectors.items()}
+    for name in facts:
+        if name.endswith("fp32") or name == "pyserini":
+            require_same(name, facts[name])
     return {
         "sizes": {
-            "seed": SEED, "rounds": rounds, "scale": engines.SCALE, "max_length": shape.max_length,
-            **described(texts, lengths, engines.BATCH), "neighbours_cosine": facts["spread"], "terms": facts["terms"],
+            "seed": SEED, "rounds": rounds, "scale": engines.SCALE, "max_length": shape.max_length, "texts": number,
+            "tokens": round(statistics.fmean(map(len, tokens)), 1),
+            "terms": round(statistics.fmean(map(len, reference.values())), 1),
+            "sha256": hashlib.sha256("\n".join(texts).encode("utf-8")).hexdigest(),
         },
-        "rows": rows,
+        "rows": [
+            {
+                "model": shape.name, "contender": name, "seconds": [round(elapsed, 4) for elapsed in seconds[name]],
+                "documents_per_second": round(number / statistics.median(seconds[name]), 2),
+                "best_documents_per_second": round(number / min(seconds[name]), 2), "agreement": facts[name],
+                **({"ndcg": ndcg[name]} if name in ndcg else {}),
+            }
+            for name in seconds
+        ],
         "ratios": {
             f"{mine}/{peer}": round(harness.median_ratio(seconds[peer], seconds[mine]), 3)
             for mine in ours for peer in others
@@ -103,46 +114,18 @@ def measure(
     }  # fmt: skip
 
 
-def _together(models: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    parts = {key: {name: result[key] for name, result in models.items()} for key in ("sizes", "ratios", "missing")}
-    found = {name: versions for result in models.values() for name, versions in result["engines"].items()}
-    return {**parts, "rows": [line for result in models.values() for line in result["rows"]], "engines": found}
-
-
-class Worker:
-    """An engine in its own process, idle until it is called."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process, self._log = process, log
-        self.versions: dict[str, str] = {}
-
-    def encode(self, corpus: Path, output: Path) -> float:
-        """Write the vectors of ``corpus``; returns the seconds."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"corpus": str(corpus), "output": str(output)}) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith('{"seconds"'):
-                answer = json.loads(line)
-                self.versions = answer["versions"]
-                return float(answer["seconds"])
-        raise RuntimeError(f"an engine ended: {self._log.read_text('utf-8', 'replace')[-3000:]}")
-
-
-@contextmanager
-def _worker(name: str, model: Path, length: int) -> Iterator[Worker]:
+def _encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
+    """Seconds of the first corpus and versions, from an engine that writes each corpus to a folder."""
     python = _peers_python() if name in THERE else Path(sys.executable)
-    log = model.parent / f"{name}.log"
-    command = [str(python), str(Path(engines.__file__)), name, str(model), str(length)]
-    with log.open("wb") as errors, subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=harness.ROOT,
-        env=harness.quiet_environment(),
-    ) as process:  # fmt: skip
-        try:
-            yield Worker(process, log)
-        finally:
-            process.kill()
+    paths = [path for pair in pairs for path in pair]
+    command = map(str, [python, engines.__file__, name, model, length, rounds, *paths])
+    done = subprocess.run(
+        list(command), cwd=harness.ROOT, env=harness.quiet_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name} ended: {done.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def _peers_python() -> Path:
@@ -157,90 +140,29 @@ def _peers_python() -> Path:
     return python
 
 
-def _ndcg(worker: Worker, folder: Path) -> float:
-    """nDCG@10 of known-item search in the embedded collection pydoc; one document is relevant to each query."""
+def _pydoc(folder: Path) -> list[tuple[Path, Path]]:
+    """Files of the documents and the queries of the embedded collection pydoc, and folders for their vectors."""
     folder.mkdir()
     collection = load_collection("pydoc")
-    split = collection.choose_split("test")
-    documents = [(document.id, document.text) for document in collection.documents()]
-    queries = [(query.id, query.text) for query in collection.queries(split)]
-    for name, texts in (("documents", documents), ("queries", queries)):
-        lines = (orjson.dumps({"_id": number, "text": text}) + b"\n" for number, text in texts)
-        (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
-        worker.encode(folder / f"{name}.jsonl", folder / name)
-    searcher = ExactSearcher.from_vectors(read(folder / "documents").items())
-    hits = {query: searcher.search(vector, 10) for query, vector in read(folder / "queries").items()}
-    return evaluate(hits, collection.qrels(split), ["nDCG@10"]).mean["nDCG@10"]
+    queries = {query.id: query.text for query in collection.queries(collection.choose_split("test"))}
+    texts = {"documents": {document.id: document.text for document in collection.documents()}, "queries": queries}
+    return [(write_corpus(folder / f"{name}.jsonl", of), folder / name) for name, of in texts.items()]
 
 
-def row(name: str, seconds: list[float], number: int, match: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One row of the result."""
-    middle = statistics.median(seconds)
-    return {
-        "contender": name,
-        "seconds": [round(elapsed, 4) for elapsed in seconds],
-        "documents_per_second": round(number / middle, 2),
-        "best_documents_per_second": round(number / min(seconds), 2),
-        "agreement": dict(match or {}),
-    }
+def _ndcg(documents: Path, queries: Path) -> float:
+    """nDCG@10 of known-item search in pydoc; one document is relevant to each query."""
+    collection = load_collection("pydoc")
+    searcher = ExactSearcher.from_vectors(read(documents).items())
+    hits = {query: searcher.search(vector, 10) for query, vector in read(queries).items()}
+    return evaluate(hits, collection.qrels(collection.choose_split("test")), ["nDCG@10"]).mean["nDCG@10"]
 
 
-def write_corpus(path: Path, texts: list[str]) -> Path:
-    """Write the texts as a BEIR corpus."""
-    path.write_bytes(b"".join(orjson.dumps({"_id": f"d{n}", "text": text}) + b"\n" for n, text in enumerate(texts)))
+def write_corpus(path: Path, texts: Mapping[str, str]) -> Path:
+    """Write texts by id as a BEIR corpus."""
+    path.write_bytes(b"".join(orjson.dumps({"_id": id, "text": text}) + b"\n" for id, text in texts.items()))
     return path
-
-
-def token_lengths(model: Path, texts: list[str], max_length: int) -> list[int]:
-    """Tokens of each text, special ones included, after truncation."""
-    return [len(ids) for ids in load_tokenizer(model)(texts, truncation=True, max_length=max_length)["input_ids"]]
 
 
 def unfit(dtype: str) -> str | None:
     """Reason why ``dtype`` is not measured on this machine; None if it is measured."""
     return "no bf16 instructions" if dtype == "bf16" and not cpu_has_bf16() else None
-
-
-def _check(names: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Compare the vectors of each engine with ours in fp32; other engines in fp32 must give the same."""
-    vectors = {name: read(folder / name) for name in names}
-    reference = vectors[f"{OURS}fp32"]
-    facts: dict[str, Any] = {name: agreement(reference, compared) for name, compared in vectors.items()}
-    for name in names:
-        if name.endswith("fp32"):
-            require_same(name, facts[name])
-    terms = statistics.fmean(map(len, reference.values()))
-    return {**facts, "spread": spread(reference), "terms": round(terms, 1)}
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """For each model a table of engines: speed, agreement with fp32, and quality where it was measured."""
-    blocks = []
-    for model, sizes in result["sizes"].items():
-        rows = sorted(
-            (line for line in result["rows"] if line["model"] == model), key=lambda line: -line["documents_per_second"]
-        )
-        texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"
-        measured = any("ndcg" in line for line in rows)
-        quality = " nDCG@10: known-item search in pydoc." if measured else ""
-        head = ["", "documents/s", "best", "cosine to fp32", "±1", *(["nDCG@10"] if measured else [])]
-        lines = [
-            f"{model}: {texts}; {sizes['rounds']} rounds, each engine in its own process.{quality}",
-            "",
-            "| " + " | ".join(head) + " |",
-            "|---|" + "---:|" * (len(head) - 1),
-        ]
-        for line in rows:
-            match = line["agreement"]
-            cells = [
-                line["contender"], f"{line['documents_per_second']:.1f}", f"{line['best_documents_per_second']:.1f}",
-                f"{match['cosine_mean']:.5f}", f"{100 * match['within_one']:.2f} %",
-            ]  # fmt: skip
-            cells += [f"{line['ndcg']:.4f}" if "ndcg" in line else ""] if measured else []
-            lines.append("| " + " | ".join(cells) + " |")
-        empty = " |" * (len(head) - 2)
-        lines += [f"| {name} | not run: {reason}{empty} |" for name, reason in result["missing"][model].items()]
-        blocks.append("\n".join(lines))
-    pairs = {pair for versions in result["engines"].values() for pair in versions.items()}
-    blocks.append("Engines: " + ", ".join(f"{package} {version}" for package, version in sorted(pairs)) + ".")
-    return "\n\n".join(blocks)

@@ -1,9 +1,10 @@
 """One engine that encodes texts, in a process of its own: this package, or one that users would take instead.
 
-``python tests/benchmarks/engines.py ENGINE MODEL MAX_LENGTH`` reads lines ``{"corpus", "output"}``, writes the vectors
-of each corpus to ``output`` and answers ``{"seconds"}``. Engines that pin another transformers run in an environment
-without this package, so nothing of it is imported before it is needed. OpenVINO and ONNX Runtime alone get the
-masked-LM with max pooling in the graph and batches sorted by length: at least what sentence-transformers gives them.
+``python tests/benchmarks/engines.py ENGINE MODEL MAX_LENGTH ROUNDS CORPUS OUTPUT [CORPUS OUTPUT ...]`` writes the
+vectors of each corpus and prints the seconds of ``ROUNDS`` rounds of the first one, after an uncounted one. Engines
+that pin another transformers run in an environment without this package, so nothing of it is imported before it is
+needed. OpenVINO and ONNX Runtime alone get the masked-LM with max pooling in the graph and batches sorted by length: at
+least what sentence-transformers gives them.
 """
 
 from __future__ import annotations
@@ -18,55 +19,89 @@ from pathlib import Path
 from typing import Any
 
 SCALE = 256 / 5
-"""Impact per unit of weight; Pyserini's is fixed, so all contenders use it."""
+"""Impact per unit of weight; Pyserini's is fixed, so all engines use it."""
 BATCH = 32
 """Texts per batch, the default of sentence-transformers and naver/splade."""
+PYSERINI_BATCH = 64
+"""Texts per batch, the default of ``pyserini.encode``; smaller batches are faster on a CPU."""
 THREADS = 2
 PACKAGES = ("sentence-transformers", "transformers", "torch", "onnxruntime", "openvino", "nncf")
 
 Encode = Callable[[Sequence[str]], list[list[tuple[str, float]]]]
+Work = Callable[[Path, Path], object]
+"""Writes the vectors of a corpus to a folder."""
 
 
 def main(argv: list[str]) -> int:
-    """Load the engine, then encode one corpus for each line of standard input."""
-    engine, model, length = argv[0], Path(argv[1]), int(argv[2])
-    work = _ours(engine, model, length) if engine.startswith(("learned_sparse", "pyserini")) else None
-    encode = None if work else _engine(engine, model, length)
-    for line in sys.stdin:
-        request = json.loads(line)
-        corpus, output = Path(request["corpus"]), Path(request["output"])
+    """Load the engine and encode."""
+    engine, model, length, rounds, *paths = argv
+    work, seconds = load(engine, Path(model), int(length)), []
+    for number in range(int(rounds) + 1):
         start = time.perf_counter()
-        if work is not None:
-            work(corpus, output)
-        elif encode is not None:
-            documents = [json.loads(document) for document in corpus.read_text("utf-8").splitlines()]
-            _write(output, documents, encode([document["text"] for document in documents]))
-        print(json.dumps({"seconds": time.perf_counter() - start, "versions": _versions()}), flush=True)
+        work(Path(paths[0]), Path(paths[1]))
+        seconds += [time.perf_counter() - start] if number else []
+    for corpus, output in zip(paths[2::2], paths[3::2], strict=True):
+        work(Path(corpus), Path(output))
+    versions = {found.name: found.version for found in importlib.metadata.distributions() if found.name in PACKAGES}
+    print(json.dumps({"seconds": seconds, "versions": versions}))
     return 0
 
 
-def _ours(engine: str, model: Path, length: int) -> Callable[[Path, Path], object]:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from tests.benchmarks import contenders
-
-    name, _, option = engine.partition(" ")
-    made: dict[Path, Any] = {}
+def load(engine: str, model: Path, length: int) -> Work:
+    """The work of an engine whose model is loaded."""
+    library, _, precision = engine.rpartition(" ")
+    if library == "learned_sparse":
+        return _learned_sparse(precision, model, length)
+    if engine == "pyserini":
+        return _pyserini(model, length)
+    if library.startswith("sentence-transformers"):
+        encode = _sentence_transformers(library.partition(" ")[2], precision, model, length)
+    else:
+        encode = {"openvino": _openvino, "onnxruntime": _onnxruntime}[library](precision, model, length)
 
     def work(corpus: Path, output: Path) -> None:
-        if corpus not in made:
-            make: Any = contenders.ours if name == "learned_sparse" else contenders.pyserini
-            options = {"dtype": option} if name == "learned_sparse" else {}
-            made[corpus] = make(model, corpus, output, max_length=length, **options)
-        made[corpus]()
+        documents = [json.loads(document) for document in corpus.read_text("utf-8").splitlines()]
+        vectors = encode([document["text"] for document in documents])
+        output.mkdir(parents=True, exist_ok=True)
+        with (output / "vectors.jsonl").open("w", encoding="utf-8") as file:
+            for document, weights in zip(documents, vectors, strict=True):
+                vector = {term: impact for term, weight in weights if (impact := round(weight * SCALE)) > 0}
+                file.write(json.dumps({"id": document["_id"], "contents": document["text"], "vector": vector}) + "\n")
 
     return work
 
 
-def _engine(engine: str, model: Path, length: int) -> Encode:
-    library, _, precision = engine.rpartition(" ")
-    if library.startswith("sentence-transformers"):
-        return _sentence_transformers(library.partition(" ")[2] or "torch", precision, model, length)
-    return {"openvino": _openvino, "onnxruntime": _onnxruntime}[library](precision, model, length)
+def _learned_sparse(dtype: str, model: Path, length: int) -> Work:
+    """``write_vectors``, the work of ``python -m learned_sparse.encode`` without loading the model."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from learned_sparse.collections.documents import read_documents
+    from learned_sparse.core.encoder import load_encoder
+    from learned_sparse.core.quantize import Quantizer
+    from learned_sparse.encode.pipeline import write_vectors
+
+    encoder = load_encoder(str(model), dtype=dtype, max_length=length, device="cpu")
+    quantizer = Quantizer(SCALE)
+    return lambda corpus, out: write_vectors(out, read_documents(corpus), encoder, quantizer=quantizer, overwrite=True)
+
+
+def _pyserini(model: Path, length: int) -> Work:
+    """The loop of ``python -m pyserini.encode --encoder-class splade``."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from learned_sparse.lucene.jvm import start_jvm
+
+    start_jvm()
+    from pyserini.encode import JsonlCollectionIterator, JsonlRepresentationWriter, SpladeDocumentEncoder
+
+    encoder = SpladeDocumentEncoder(str(model), device="cpu")
+
+    def work(corpus: Path, output: Path) -> None:
+        writer = JsonlRepresentationWriter(str(output))
+        with writer:
+            for record in JsonlCollectionIterator(str(corpus), ["text"])(PYSERINI_BATCH):
+                record["vector"] = encoder.encode(texts=record["text"], max_length=length)
+                writer.write(record, ["text"])
+
+    return work
 
 
 def _sentence_transformers(backend: str, precision: str, model: Path, length: int) -> Encode:
@@ -198,18 +233,6 @@ def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> En
         return vectors
 
     return encode
-
-
-def _write(output: Path, documents: Sequence[dict[str, Any]], vectors: Sequence[list[tuple[str, float]]]) -> None:
-    output.mkdir(parents=True, exist_ok=True)
-    with (output / "vectors.jsonl").open("w", encoding="utf-8") as file:
-        for document, weights in zip(documents, vectors, strict=True):
-            vector = {term: impact for term, weight in weights if (impact := round(weight * SCALE)) > 0}
-            file.write(json.dumps({"id": document["_id"], "contents": document["text"], "vector": vector}) + "\n")
-
-
-def _versions() -> dict[str, str]:
-    return {found.name: found.version for found in importlib.metadata.distributions() if found.name in PACKAGES}
 
 
 if __name__ == "__main__":

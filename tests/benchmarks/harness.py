@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json, write_json
 from learned_sparse.lucene.jvm import find_java
 
@@ -76,30 +74,23 @@ def quiet_environment() -> dict[str, str]:
     return {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
-def installed(*distributions: str) -> dict[str, str]:
+def installed(*names: str) -> dict[str, str]:
     """Versions of the installed distributions; others are omitted."""
-    versions = {}
-    for name in distributions:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    return {each.name: each.version for each in importlib.metadata.distributions() if each.name in names}
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process in megabytes (10**6 bytes)."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # ru_maxrss includes the parent's memory before exec
-        line = next(line for line in status.read_text("ascii").splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024 / 1e6
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+def memory_mb(field: str = "VmHWM") -> float:
+    """Memory of this process in megabytes (10**6 bytes): peak (VmHWM) or current (VmRSS) resident memory of Linux."""
+    status = Path("/proc/self/status").read_text("ascii")  # ru_maxrss includes the parent's memory before exec
+    line = next(line for line in status.splitlines() if line.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
 def environment() -> dict[str, Any]:
     """The machine and its thread settings; ``load_before`` shows whether other programs were running."""
-    fields = _cpu_fields()
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text("utf-8").split("\n\n")[0].splitlines() if file.is_file() else []
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     known = set(fields.get("flags", "").split())
     return {
         "python": platform.python_version(),
@@ -109,28 +100,8 @@ def environment() -> dict[str, Any]:
         "flags": [flag for flag in FLAGS if flag in known],
         "load_before": [round(load, 2) for load in os.getloadavg()],
         "variables": {name: os.environ[name] for name in _THREADS if name in os.environ},
-        "java": _java(),
+        "java": find_java().version,
     }
-
-
-def torch_threads() -> int | None:
-    """Number of torch threads; None if torch is not imported."""
-    torch = sys.modules.get("torch")
-    return None if torch is None else int(torch.get_num_threads())
-
-
-def _cpu_fields() -> dict[str, str]:
-    """Fields of the first processor in ``/proc/cpuinfo``; empty if the file does not exist."""
-    file = Path("/proc/cpuinfo")
-    text = file.read_text("utf-8").split("\n\n")[0] if file.is_file() else ""
-    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
-
-
-def _java() -> str | None:
-    try:
-        return find_java().version
-    except LearnedSparseError:
-        return None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -138,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     target, arguments, file = sys.argv[1:] if argv is None else argv
     module, _, function = target.partition(":")
     result = getattr(importlib.import_module(module), function)(**json.loads(arguments))
-    write_json(file, {**result, "peak_mb": round(peak_mb(), 1)})
+    write_json(file, {**result, "peak_mb": round(memory_mb(), 1)})
     return 0
 
 

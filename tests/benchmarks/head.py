@@ -1,10 +1,10 @@
-"""The vocabulary head alone: terms screened in int8 against the plain product, with the same vectors file from both."""
+"""The vocabulary head alone: terms screened in int8 against the plain product, with the same weights from both."""
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,9 @@ from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.head.screen import Screen
 from encoders.head.vocabulary_head import TiledScores, pool
-from learned_sparse.collections.documents import read_documents
-from learned_sparse.core.encoder import load_encoder
-from learned_sparse.core.quantize import Quantizer
-from learned_sparse.encode.pipeline import write_vectors
 from tests.benchmarks import harness
-from tests.benchmarks.encoding import unfit, write_corpus
-from tests.benchmarks.engines import BATCH, SCALE
+from tests.benchmarks.encoding import unfit
+from tests.benchmarks.engines import BATCH
 from tests.benchmarks.shapes import PUBLISHED, SMALL, Shape
 
 
@@ -39,20 +35,18 @@ def run(toy: bool) -> dict[str, Any]:
 
 
 def measure(name: str, number: int) -> dict[str, Any]:
-    """Milliseconds a passage of both heads in both dtypes, and whether their vectors files are equal."""
+    """Milliseconds a passage of both heads in both dtypes, which must give the same weights."""
     shape = next(shape for shape in (SMALL, PUBLISHED) if shape.name == name)
     texts = shape.passages(number)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model = shape.save(folder / "model", texts[:16])
-        corpus = write_corpus(folder / "corpus.jsonl", texts)
         for dtype in (dtype for dtype in ("fp32", "bf16") if unfit(dtype) is None):
-            equal = _equal_files(model, corpus, folder / dtype, shape, dtype)
             seconds, terms, candidates = _heads(model, texts, shape, dtype)
             rows += [
                 {"model": shape.name, "dtype": dtype, "head": head, "seconds": elapsed,
-                 "ms": round(1000 * statistics.median(elapsed) / number, 3), "equal_files": equal}
+                 "ms": round(1000 * statistics.median(elapsed) / number, 3)}
                 for head, elapsed in seconds.items()
             ]  # fmt: skip
     times = {(row["dtype"], row["head"]): row["seconds"] for row in rows}
@@ -95,34 +89,3 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
             candidates += int(screen.candidates(scores)[0].sum()) / len(texts)
         seconds = harness.interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
     return seconds, round(terms, 1), round(candidates, 1)
-
-
-def _equal_files(model: Path, corpus: Path, folder: Path, shape: Shape, dtype: str) -> bool:
-    """Whether the vectors files with and without screening are equal, byte by byte."""
-    files = []
-    for used in (True, False):
-        encoder: Any = load_encoder(str(model), dtype=dtype, max_length=shape.max_length, device="cpu")
-        for module in encoder.weigher.modules():
-            if isinstance(module, LanguageModel) and module.screen:
-                module.screen.used = used
-        output = folder / str(used)
-        write_vectors(output, read_documents(corpus), encoder, quantizer=Quantizer(SCALE))
-        files.append(b"".join(path.read_bytes() for path in sorted(output.rglob("*.jsonl"))))
-    if not files[0]:
-        raise RuntimeError(f"{folder}: no vectors were written")
-    return files[0] == files[1]
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line for each model, dtype and head."""
-    lines = ["| model | dtype | head | ms a passage | equal files |", "|---|---|---|---:|---|"]
-    lines += [
-        f"| {row['model']} | {row['dtype']} | {row['head']} | {row['ms']:.2f} | "
-        f"{'yes' if row['equal_files'] else 'no'} |"
-        for row in result["rows"]
-    ]
-    sizes = "; ".join(
-        f"{name}: {size['texts']} passages, {size['terms']} terms, {size['candidates']} candidates"
-        for name, size in result["sizes"].items()
-    )
-    return "\n".join([f"{sizes}; batches of {BATCH}.", "", *lines])

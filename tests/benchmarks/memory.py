@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,11 @@ from transformers import BertConfig, BertForMaskedLM
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.hub import locate
 from tests.benchmarks import harness
+from tests.benchmarks.engines import load
 from tests.benchmarks.passages import passages
-from tests.benchmarks.shapes import SMALL, TINY, Shape
-from tests.tiny_models import save_tiny
+from tests.benchmarks.shapes import SMALL, TINY
 
-OURS = "learned_sparse"
-THEIRS = "sentence-transformers"
-DTYPE = "fp32"
+OURS, THEIRS = "learned_sparse fp32", "sentence-transformers torch fp32"
 _KERNEL = Path("/proc/self")
 
 
@@ -29,88 +25,48 @@ def run(toy: bool) -> dict[str, Any]:
     small, large, long = (8, 16, 4) if toy else (256, 2560, 256)
     shape = TINY if toy else SMALL
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        trained = shape.save(folder / "trained", shape.passages(16))
-        untrained = _untrained(folder / "untrained", toy)
-        rows = [_row(OURS, trained, "passages", small, shape)]
-        if not toy:
-            rows.append(_row(OURS, trained, "passages", large, shape))
-            rows.append(_row(OURS, trained, "long documents", long, shape))
-        rows.append(_row(OURS, untrained, "passages, untrained model", small, shape))
-        missing = {} if harness.installed(THEIRS) else {THEIRS: "not installed"}
-        if not missing:
-            rows.append(_row(THEIRS, trained, "passages", small, shape))
-    ratios = {} if missing else {f"{OURS} / {THEIRS}": round(rows[0]["extra_mb"] / rows[-1]["extra_mb"], 3)}
-    return {"sizes": {"shape": shape.name, "dtype": DTYPE}, "rows": rows, "ratios": ratios, "missing": missing}
+        trained, untrained = shape.save(Path(temporary) / "trained", shape.passages(16)), Path(temporary) / "untrained"
+        shape.make(untrained) if toy else _untrained(untrained)
+        rows = []
+        for engine, model, texts, number in (
+            (OURS, trained, "passages", small), (OURS, trained, "passages", large),
+            (OURS, trained, "long documents", long), (OURS, untrained, "passages, untrained model", small),
+            (THEIRS, trained, "passages", small),
+        ):  # fmt: skip
+            measured = harness.child(
+                "tests.benchmarks.memory:encode", engine=engine, model=str(model), number=number, files=shape.files,
+                joined=20 if texts.startswith("long") else 1, max_length=shape.max_length,
+            )  # fmt: skip
+            rows.append({"contender": engine.partition(" ")[0], "texts": texts, "documents": number, **measured})
+    ratios = {"learned_sparse / sentence-transformers": round(rows[0]["extra_mb"] / rows[-1]["extra_mb"], 3)}
+    return {"sizes": {"shape": shape.name, "dtype": "fp32"}, "rows": rows, "ratios": ratios}
 
 
-def encode(contender: str, model: str, texts: str, number: int, max_length: int, files: int | None) -> dict[str, Any]:
+def encode(engine: str, model: str, number: int, files: int | None, joined: int, max_length: int) -> dict[str, Any]:
     """Megabytes with the model loaded, and additional megabytes while encoding, in this process."""
-    from tests.benchmarks import contenders
     from tests.benchmarks.encoding import write_corpus
 
-    make: Any = contenders.ours if contender == OURS else contenders.sentence_transformers
-    options = {"max_length": max_length} | ({"dtype": DTYPE} if contender == OURS else {})
-    joined = 20 if texts.startswith("long") else 1
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        pool = passages(number, files=files)
-        corpus = write_corpus(folder / "corpus.jsonl", ["A text to warm up."])
-        work = make(Path(model), corpus, folder / "out", **options)
-        work()  # first use: libraries allocate their buffers
-        write_corpus(corpus, [" ".join(pool[(n + i) % number] for i in range(joined)) for n in range(number)])
-        del pool
-        loaded = resident_mb()
+        pool, folder = passages(number, files=files), Path(temporary)
+        corpus, work = (
+            write_corpus(folder / "corpus.jsonl", {"d": "A text to warm up."}),
+            load(engine, Path(model), max_length),
+        )
+        work(corpus, folder / "out")  # first use: libraries allocate their buffers
+        texts = {f"d{n}": " ".join(pool[(n + i) % number] for i in range(joined)) for n in range(number)}
+        write_corpus(corpus, texts)
+        del pool, texts
+        loaded = harness.memory_mb("VmRSS")
         (_KERNEL / "clear_refs").write_text("5")  # resets the peak of resident memory
-        work()
-        return {"loaded_mb": round(loaded, 1), "extra_mb": round(harness.peak_mb() - loaded, 1)}
+        work(corpus, folder / "out")
+        return {"loaded_mb": round(loaded, 1), "extra_mb": round(harness.memory_mb() - loaded, 1)}
 
 
-def resident_mb() -> float:
-    """Resident memory of this process in megabytes (10**6 bytes)."""
-    match = re.search(r"VmRSS:\s+(\d+) kB", (_KERNEL / "status").read_text("ascii"))
-    if match is None:
-        raise RuntimeError("no VmRSS in /proc/self/status")
-    return int(match[1]) * 1024 / 1e6
-
-
-def _row(contender: str, model: Path, texts: str, number: int, shape: Shape) -> dict[str, Any]:
-    measured = harness.child(
-        "tests.benchmarks.memory:encode",
-        contender=contender,
-        model=str(model),
-        texts=texts,
-        number=number,
-        max_length=shape.max_length,
-        files=shape.files,
-    )
-    return {"contender": contender, "texts": texts, "documents": number, **measured}
-
-
-def _untrained(folder: Path, toy: bool) -> Path:
+def _untrained(folder: Path) -> None:
     """A random model of the same size, which activates nearly all terms for every text."""
-    if toy:
-        return save_tiny("bert", folder)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
         model: Any = BertForMaskedLM(config)
     model.save_pretrained(folder)
     load_tokenizer(locate("minilm")).save_pretrained(folder)
-    return folder
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """A table of megabytes."""
-    head = f"{result['sizes']['shape']}, {result['sizes']['dtype']}; one process per row."
-    lines = [
-        f"{head} *Extra*: peak resident memory minus resident memory after one text.",
-        "",
-        "| | texts | documents | loaded, MB | extra, MB |",
-        "|---|---|---:|---:|---:|",
-    ]
-    for row in result["rows"]:
-        numbers = f"{row['documents']:,} | {row['loaded_mb']:.0f} | {row['extra_mb']:.0f}"
-        lines.append(f"| {row['contender']} | {row['texts']} | {numbers} |")
-    lines += [f"\n{name}: {reason}." for name, reason in result["missing"].items()]
-    return "\n".join(lines)

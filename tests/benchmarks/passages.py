@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
 
@@ -32,25 +29,6 @@ def passages(number: int, seed: int = 0, full: int = FULL, *, files: int | None 
     while len(chosen) < number:
         chosen += source.sample(all_passages, min(number - len(chosen), len(all_passages)))
     return chosen
-
-
-def described(texts: Sequence[str], lengths: Sequence[int], batch: int) -> dict[str, Any]:
-    """Statistics of the texts; ``lengths`` are their tokens after truncation, special tokens included.
-
-    ``padding`` is how many tokens a model sees for each real one if ``batch`` texts are padded together as they come.
-    """
-    words = [len(text.split()) for text in texts]
-    starts = range(0, len(lengths), batch)
-    padded_tokens = sum(max(lengths[start : start + batch]) * len(lengths[start : start + batch]) for start in starts)
-    return {
-        "texts": len(texts),
-        "words": round(statistics.fmean(words), 1),
-        "words_deviation": round(statistics.pstdev(words), 1),
-        "tokens": round(statistics.fmean(lengths), 1),
-        "longest": max(lengths),
-        "padding": round(padded_tokens / sum(lengths), 2),
-        "sha256": hashlib.sha256("\n".join(texts).encode("utf-8")).hexdigest(),
-    }
 
 
 @cache

@@ -6,22 +6,17 @@ an assumption below, named in the output. Nothing here was measured on a GPU.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-import transformers
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertConfig, BertForMaskedLM
 
 from encoders.encoding.model import new_model
 from encoders.training import Recipe, Stage, load_recipe, spade_options
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import run_main
-from tests.tiny_models import save_tiny
+from tests.benchmarks.shapes import bert_base
 
 RECIPES = {"sparterm-expansion": 200, "splade-flops": 58, "splade-distilled": 180, "spade": 189, "uhd-bert": 2588}
 """Recipes, and terms of a document: SpaDE's of its section 3.4, SPLADE's of the notebook beside its published weights,
@@ -29,12 +24,15 @@ UHD-BERT's as ``eval.reproduce`` projects them (one bucket), the others of publi
 TOKENS: dict[Side, int] = {"query": 10, "document": 77}
 """Mean word pieces of a text of MS MARCO passage, [CLS] and [SEP] included."""
 PASSAGES = {"MS MARCO": 8_841_823, "MS MARCO v2": 138_364_198}
-TERAFLOPS, SHARE = 312.0, 0.35
-"""bf16 peak of an A100, and the share of it that is reached: 0.34 to 0.41 on CPUs with fast bf16."""
+TERAFLOPS, SHARE, GPUS = 312.0, 0.35, (1, 8)
+"""bf16 peak of an A100, the share of it that is reached, and numbers of GPUs: 0.34 to 0.41 on CPUs with fast bf16."""
 ONE_STATE = 16
 """Bytes of a parameter in training: fp32 weight, gradient, and Adam's two moments."""
 JSON_BYTES, INDEX_BYTES = 14.0, 2.3
 """Bytes of a posting: in JSON lines, and in Lucene's index of the million documents of ``tests.benchmarks.scale``."""
+
+ONE_DNN = {torch.ops.mkldnn._linear_pointwise: lambda rows, weight, *_, **__: 2 * rows[0] * rows[1] * weight[0]}
+"""Operations of the head's product on a CPU with AVX-512, which torch does not count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,57 +44,33 @@ class Costs:
     parameters: int
 
 
-def main(argv: list[str] | None = None) -> int:
+def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.projection", description=main.__doc__)
-    parser.add_argument("--teraflops", type=float, default=TERAFLOPS, help="bf16 peak of a GPU (default: A100's 312)")
-    parser.add_argument("--share", type=float, default=SHARE, help="share of the peak that is reached (default 0.35)")
-    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8])
-    options = parser.parse_args(argv)
-    print(table(options.teraflops * options.share * 1e12, options.gpus))
+    rate = TERAFLOPS * SHARE * 1e12
+    heads = [f"training, {count} GPU" for count in GPUS]
+    heads += [f"encode {name}, {count} GPU" for name in PASSAGES for count in GPUS]
+    sizes = [f"{name}: vectors / index" for name in PASSAGES]
+    print(f"| | {' | '.join(heads)} | memory | {' | '.join(sizes)} |\n|---|{'--:|' * (len(heads + sizes) + 1)}")
+    with tempfile.TemporaryDirectory() as folder:
+        bert_base(Path(folder))
+        for name, terms in RECIPES.items():
+            recipe = load_recipe(name)
+            costs = counted(recipe, Path(folder))
+            training = sum(step_operations(recipe, stage, costs) * stage.steps for stage in recipe.stages)
+            encoding = [passages * costs.operations["document"] for passages in PASSAGES.values()]
+            cells = [hours(total / rate / count) for total in (training, *encoding) for count in GPUS]
+            cells.append(f"{memory(recipe, costs) / 1e9:.0f} GB")
+            for passages in PASSAGES.values():
+                vectors, index = (passages * terms * size / 1e9 for size in (JSON_BYTES, INDEX_BYTES))
+                cells.append(f"{vectors:.0f} / {index:.1f} GB")
+            print(f"| {name} | {' | '.join(cells)} |")
     assumed = f"{TOKENS['document']} word pieces a passage, {TOKENS['query']} a query"
     print(
-        f"\nOn paper; nothing here was measured on a GPU. Assumed: {options.teraflops:g} TFLOP/s a GPU in bf16, "
-        f"{options.share:.0%} of it reached, {assumed}, {INDEX_BYTES} bytes a posting in the index. Terms a document: "
+        f"\nOn paper; nothing here was measured on a GPU. Assumed: {TERAFLOPS:g} TFLOP/s a GPU in bf16, "
+        f"{SHARE:.0%} of it reached, {assumed}, {INDEX_BYTES} bytes a posting in the index. Terms a document: "
         f"{', '.join(f'{name} {terms}' for name, terms in RECIPES.items())}. Memory: of one training process. Reading, "
         "tokenizing, validation and evaluation come on top. Written by `python -m tests.benchmarks.projection`."
     )
-    return 0
-
-
-def table(rate: float, gpus: list[int]) -> str:
-    """One row for each recipe; ``rate`` is in operations a second of one GPU."""
-    heads = [f"training, {count} GPU" for count in gpus]
-    heads += [f"encode {name}, {count} GPU" for name in PASSAGES for count in gpus]
-    sizes = [f"{name}: vectors / index" for name in PASSAGES]
-    lines = [f"| | {' | '.join(heads)} | memory | {' | '.join(sizes)} |", "|---|" + "--:|" * (len(heads + sizes) + 1)]
-    with tempfile.TemporaryDirectory() as folder:
-        backbone = bert_base(Path(folder) / "backbone")
-        for name, terms in RECIPES.items():
-            recipe = load_recipe(name)
-            costs = counted(recipe, backbone)
-            training = sum(step_operations(recipe, stage, costs) * stage.steps for stage in recipe.stages)
-            cells = [hours(training / rate / count) for count in gpus]
-            for passages in PASSAGES.values():
-                cells += [hours(passages * costs.operations["document"] / rate / count) for count in gpus]
-            cells.append(f"{memory(recipe, costs) / 1e9:.0f} GB")
-            for passages in PASSAGES.values():
-                cells.append(
-                    f"{passages * terms * JSON_BYTES / 1e9:.0f} / {passages * terms * INDEX_BYTES / 1e9:.1f} GB"
-                )
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def bert_base(folder: Path) -> Path:
-    """An untrained BERT-base with a tokenizer; only its size counts."""
-    save_tiny("bert", folder)
-    words = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(30_517))])
-    (folder / "vocab.txt").write_text(words, encoding="utf-8")
-    fast: Any = transformers.BertTokenizerFast  # type: ignore[attr-defined]
-    fast(str(folder / "vocab.txt")).save_pretrained(folder)
-    BertForMaskedLM(BertConfig()).save_pretrained(folder)
-    return folder
 
 
 def counted(recipe: Recipe, backbone: Path) -> Costs:
@@ -112,7 +86,7 @@ def counted(recipe: Recipe, backbone: Path) -> Costs:
     for side, tokens in TOKENS.items():
         weigher = model.weighers.side(side).train()
         ids = torch.full((1, tokens), 5)
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=ONE_DNN) as counter:
             weigher(ids, torch.ones_like(ids))
         operations[side] = float(counter.get_total_flops())
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.weighers.parameters()}
@@ -126,8 +100,7 @@ def counted(recipe: Recipe, backbone: Path) -> Costs:
 
 def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
     """Operations of one step: forward and twice as many backward, for queries, positives and hard negatives."""
-    negatives = stage.negatives or recipe.negatives
-    documents = 1 + negatives.count
+    documents = 1 + (stage.negatives or recipe.negatives).count
     example = costs.operations["query"] + documents * costs.operations["document"]
     passes = 3.0 + recipe.gradient_checkpointing
     if (cotraining := spade_options(stage).cotraining) is not None:
@@ -138,12 +111,11 @@ def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
 
 def memory(recipe: Recipe, costs: Costs) -> float:
     """Bytes of weights, gradients, moments, and activations of the largest forward pass of one process."""
-    pairs = []
-    for stage in recipe.stages:
-        negatives = stage.negatives or recipe.negatives
-        micro = stage.micro_batch_size or stage.batch_size
-        pairs.append(micro * (1 + negatives.count))
-    return costs.parameters * ONE_STATE + max(pairs) * costs.activations
+    documents = max(
+        (stage.micro_batch_size or stage.batch_size) * (1 + (stage.negatives or recipe.negatives).count)
+        for stage in recipe.stages
+    )
+    return costs.parameters * ONE_STATE + documents * costs.activations
 
 
 def hours(seconds: float) -> str:
@@ -152,4 +124,4 @@ def hours(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    main()

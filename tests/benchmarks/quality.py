@@ -79,15 +79,17 @@ class Contender:
 
     The teacher scores a negative at least 1 below the relevant document, so that few negatives are relevant.
     """
-    timed_as: str | None = None
-    """The contender whose step takes as long: measured once, so that noise favours neither."""
-    seeds: int = 3
+
+    @property
+    def timed_as(self) -> str:
+        """The contender whose step takes as long: measured once, so that noise favours neither."""
+        return {None: "plain", "cached": "peer-cached"}.get(self.loss, "peer")
 
 
 def _bag_of_words(weighting: str, title: str, **stage: Any) -> Contender:
     settings = {"query": "bag-of-words", "query_weighting": weighting}
     title = f"ours: plain, queries without an encoder, {title}"
-    return Contender(title=title, group=weighting, settings=settings, stage=stage, timed_as="plain", seeds=1)
+    return Contender(title=title, group=weighting, settings=settings, stage=stage)
 
 
 _ST = "sentence-transformers:"
@@ -95,22 +97,35 @@ DISTILLED = "distilled"
 """The contender that the others are compared with, and that may be trained for longer."""
 CONTENDERS = {
     "plain": Contender(title="ours: plain", group="plain"),
-    DISTILLED: Contender(
-        title="ours: distilled", group=DISTILLED, teacher=True, timed_as="plain", stage={"distillation": {"kl": 0.3}}
-    ),
+    DISTILLED: Contender(title="ours: distilled", group=DISTILLED, teacher=True, stage={"distillation": {"kl": 0.3}}),
     "peer": Contender(title=f"{_ST} SpladeLoss, MultipleNegativesRanking", group="peer", loss="ranking"),
     "peer-cached": Contender(title=f"{_ST} CachedSpladeLoss, MultipleNegativesRanking", group="peer", loss="cached"),
-    "peer-kl": Contender(
-        title=f"{_ST} SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True, timed_as="peer"
-    ),
-    "peer-margin": Contender(
-        title=f"{_ST} SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True, timed_as="peer"
-    ),
+    "peer-kl": Contender(title=f"{_ST} SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True),
+    "peer-margin": Contender(title=f"{_ST} SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True),
     "boolean-queries": _bag_of_words("binary", "weight 1"),
     "idf-queries": _bag_of_words("idf", "IDF"),
     "learned-queries": _bag_of_words("learned", "learned", learning_rates={"head": 1e-3}),
 }
-GROUPS = tuple(dict.fromkeys(CONTENDERS[name].group for name in (DISTILLED, *CONTENDERS)))
+GROUPS = tuple(dict.fromkeys(contender.group for contender in CONTENDERS.values()))
+
+
+def recipe(contender: str, data: list[dict[str, Any]], rate: float, steps: int, seed: int) -> dict[str, Any]:
+    """Our recipe of a contender; sentence-transformers takes the same values from it."""
+    kind, third = CONTENDERS[contender], max(1, steps // 3)
+    lambdas = {"lambda_document": 3e-4, "lambda_query": 0.0 if kind.settings else 3e-4}
+    stage = {
+        "name": "ranking", "steps": steps, "batch_size": BATCH, "learning_rate": rate,
+        "warm_up_steps": max(1, steps // 10), "rank": {"loss": "in_batch", "others_hard_negatives": True},
+        "regularizer": {"kind": "flops", "ramp_steps": third, **lambdas}, **kind.stage,
+    }  # fmt: skip
+    margin = {"margin": 1.0} if kind.teacher else {}
+    return {
+        "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": data, "stages": [stage],
+        "negatives": {"kind": "given", "per_query": NEGATIVES, "ranks": [1, DEPTH], **margin},
+        "settings": dict(kind.settings),
+    }  # fmt: skip
+
+
 _locks: dict[str, threading.Lock] = {}
 
 
@@ -121,13 +136,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder with the collections in BEIR's layout")
     parser.add_argument("--minutes", type=float, default=8.0, help="training of each model on one core (default 8)")
     parser.add_argument("--longer", type=float, default=0, help="train distilled also for so many times the minutes")
-    parser.add_argument("--only", nargs="+", choices=GROUPS, default=GROUPS, help=f"{DISTILLED} and these groups")
     parser.add_argument("--jobs", type=positive, default=2, help="commands at a time, of one thread each (default 2)")
     parser.add_argument("--toy", action="store_true", help="a few steps and documents, to try the script")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "quality.json")
     options = parser.parse_args(argv)
     work = Work(options.work.resolve(), options.data.resolve(), options.minutes, options.toy)
-    write_json(options.output, result(work, options.only, options.longer, options.jobs))
+    write_json(options.output, result(work, options.longer, options.jobs))
     print(f"{options.output}: written")
     return 0
 
@@ -253,36 +267,28 @@ class Work:
     # -- training ------------------------------------------------------------------------------------------------------
 
     def recipe(self, contender: str, rate: float, steps: int, seed: int) -> dict[str, Any]:
-        """Our recipe of a contender; sentence-transformers takes the same values from it."""
-        kind, data = CONTENDERS[contender], []
+        """The recipe of a contender on the training queries of all collections."""
+        data: list[dict[str, Any]] = []
         for name in TRAINED:
-            run = self.candidates(name) if kind.teacher else self.run(None, name, "train")
-            scores = {"scores": str(self.teach(name))} if kind.teacher else {}
-            data.append({"collection": str(self.collection(name)), "split": "train", "run": str(run), **scores})
-        regularizer = {"kind": "flops", "lambda_document": 3e-4, "ramp_steps": max(1, steps // 3)}
-        stage = {
-            "name": "ranking", "steps": steps, "batch_size": BATCH, "learning_rate": rate,
-            "warm_up_steps": max(1, steps // 10), "rank": {"loss": "in_batch", "others_hard_negatives": True},
-            "regularizer": {**regularizer, "lambda_query": 0.0 if kind.settings else 3e-4}, **kind.stage,
-        }  # fmt: skip
-        negatives = {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": DEPTH}
-        return {
-            "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": data, "stages": [stage],
-            "negatives": negatives | ({"margin": 1.0} if kind.teacher else {}), "settings": dict(kind.settings),
-        }  # fmt: skip
+            source: dict[str, Any] = {"collection": str(self.collection(name)), "split": "train"}
+            if CONTENDERS[contender].teacher:
+                source |= {"run": str(self.candidates(name)), "scores": str(self.teach(name))}
+            else:
+                source |= {"run": str(self.run(None, name, "train"))}
+            data.append(source)
+        return recipe(contender, data, rate, steps, seed)
+
+    def ours(self, recipe: Mapping[str, Any], folder: Path) -> float:
+        """Train a recipe of ours; CPU seconds."""
+        again = "--overwrite" if "kind" in recipe else "--resume"  # cross-encoders are trained in one go
+        words = ("--recipe", self.saved(recipe, folder), "--output", folder, "--quiet", again)
+        return self.command("encoders.train", *words)
 
     def saved(self, recipe: Mapping[str, Any], folder: Path) -> Path:
         """The recipe of the model ``folder`` as a file."""
         path = folder.parents[1] / "recipes" / f"{folder.name}.yaml"
         save(path, [yaml.safe_dump(dict(recipe))])
         return path
-
-    def ours(self, recipe: Mapping[str, Any], folder: Path) -> float:
-        """Train a recipe of ours; CPU seconds."""
-        again = "--overwrite" if "kind" in recipe else "--resume"  # cross-encoders are trained in one go
-        return self.command(
-            "encoders.train", "--recipe", self.saved(recipe, folder), "--output", folder, "--quiet", again
-        )
 
     def train(self, contender: str, rate: float, times: float = 1, seed: int = SEEDS[0]) -> Path:
         """A model that is trained ``times`` the minutes."""
@@ -303,7 +309,7 @@ class Work:
 
     def steps(self, contender: str, times: float = 1) -> int:
         """Steps in the given minutes of one core, ``times`` as long, from the CPU time of two short trainings."""
-        contender = CONTENDERS[contender].timed_as or contender
+        contender = CONTENDERS[contender].timed_as
         path = made(self.folder / "seconds" / f"{contender}.json", partial(self.base.time_steps, contender))
         return max(2, round(60 * self.minutes * times / float(read_json(path)["seconds"])))
 
@@ -371,24 +377,21 @@ class Work:
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def result(work: Work, only: Iterable[str], longer: float, jobs: int) -> dict[str, Any]:
-    """Make all that is missing of the groups ``only``; settings, trials, and the scores of all test queries."""
-    groups = [group for group in GROUPS if group in only or group == DISTILLED]
-    names = [name for name in CONTENDERS if CONTENDERS[name].group in groups]
+def result(work: Work, longer: float, jobs: int) -> dict[str, Any]:
+    """Make all that is missing; settings, trials, and the scores of all test queries."""
     longest = [(DISTILLED, longer, queries) for queries in (None, QUERIES)] if longer else []
-    rows = [*longest, *((group, 1.0, QUERIES) for group in groups)]
+    rows = [*longest, *((group, 1.0, QUERIES) for group in GROUPS)]
     points = [*((longer / parts, QUERIES) for parts in (16, 8, 4, 1)), (longer, None)] if longer else []
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda name: work.run(None, name, "train"), TRAINED))
-        list(pool.map(work.steps, dict.fromkeys(CONTENDERS[name].timed_as or name for name in names)))
+        list(pool.map(work.steps, dict.fromkeys(contender.timed_as for contender in CONTENDERS.values())))
         tested = [pool.submit(tested_row, work, *row) for row in rows]
         curve = [pool.submit(point, work, *at) for at in points]
         tests, drawn = dict(row.result() for row in tested), [at.result() for at in curve]
-    steps = {name: work.steps(name) for name in names}
-    processor = harness.environment()["cpu"]
+    steps = {name: work.steps(name) for name in CONTENDERS}
     return {
-        "toy": work.toy, "reference": DISTILLED, "order": names, "minutes": work.minutes, "measure": MEASURE,
-        "titles": {name: CONTENDERS[name].title for name in names},
+        "toy": work.toy, "reference": DISTILLED, "order": list(CONTENDERS), "minutes": work.minutes,
+        "measure": MEASURE, "titles": {name: contender.title for name, contender in CONTENDERS.items()},
         "timed_on": read_json(work.folder / "seconds" / "plain.json")["processor"],
         "steps": steps | {longer_row(*row[1:]): work.steps(DISTILLED, longer) for row in longest},
         "curve": drawn, "bm25_dev": work.dev(None), "reranked": work.reranked(),
@@ -396,10 +399,9 @@ def result(work: Work, only: Iterable[str], longer: float, jobs: int) -> dict[st
             "batch": BATCH, "hard_negatives": NEGATIVES, "teacher_steps": TEACHER_STEPS,
             "training_queries": work.training_queries(),
         },
-        "dev": {name: {f"{rate:g}": score for rate, score in trials(work, name).items()} for name in names},
-        "learning_rate": {name: best_rate(work, name) for name in names},
+        "dev": {name: {f"{rate:g}": score for rate, score in trials(work, name).items()} for name in CONTENDERS},
         "trained": [f"{name} test" for name in TRAINED], "bm25": work.tests(None), "tests": tests,
-        "machines": [processor], "precision": PRECISION, "versions": harness.installed(*PACKAGES),
+        "machines": [harness.environment()["cpu"]], "precision": PRECISION, "versions": harness.installed(*PACKAGES),
     }  # fmt: skip
 
 
@@ -418,7 +420,7 @@ def tested_row(work: Work, group: str, times: float, queries: int | None) -> tup
     names = [name for name, each in CONTENDERS.items() if each.group == group]
     name = max(names, key=lambda name: max(trials(work, name).values()))
     rate, wider = best_rate(work, name), dataclasses.replace(work, queries=queries)
-    seeds = SEEDS[:1] if times != 1 and queries else SEEDS[: CONTENDERS[name].seeds]
+    seeds = SEEDS[:1] if CONTENDERS[name].settings or (times != 1 and queries) else SEEDS
     row = name if times == 1 else longer_row(times, queries)
     return row, [wider.tests(wider.train(name, rate, times, seed)) for seed in seeds]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.benchmarks import harness
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 SEED = 0
+VOCABULARY = 30_000
 CHUNK_SIZE = 1_000
 STOCK, OURS = "pyserini batch_search, 2 threads", "learned_sparse, 2 threads"
 Vector = dict[str, int]
@@ -48,50 +49,37 @@ def run(toy: bool) -> dict[str, Any]:
     return {"sizes": {**sizes, "vocabulary": VOCABULARY}, "rows": rows, "ratios": ratios}
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line per contender, one column per kind of query."""
-    kinds = list(dict.fromkeys((row["terms"], row["hits"]) for row in result["rows"]))
-    cells = {(row["contender"], row["terms"], row["hits"]): row["ms_per_query"] for row in result["rows"]}
-    names = dict.fromkeys(row["contender"] for row in result["rows"])
-    table = [
-        ["ms a query", *(f"{terms} terms, {hits:,} hits" for terms, hits in kinds)],
-        ["---", *("---:" for _ in kinds)],
-        *([name, *(f"{cells[name, *kind]:.2f}" for kind in kinds)] for name in names),
-        ["**ratio at 2 threads**", *(f"**{ratio:.1f} ×**" for ratio in result["ratios"].values())],
-    ]
-    equality = "the same" if all(row["equal_hits"] for row in result["rows"]) else "not the same"
-    sizes = result["sizes"]
-    text = f"{sizes['documents']:,} documents of {sizes['terms_per_document']} terms; hits and scores are {equality}."
-    return "\n".join("| " + " | ".join(row) + " |" for row in table) + f"\n\n{text}"
-
-
-VOCABULARY = 30_000
-
-
-def vectors(number: int, terms: int, seed: int) -> Iterator[Vector]:
-    """Vectors of at most ``terms`` Zipf-distributed terms with impacts from 1 to 255, most of them small."""
+def vectors(number: int, terms: int, seed: int, largest: int | None = None) -> Iterator[Vector]:
+    """Vectors of at most ``terms`` Zipf-distributed terms with impacts from 1 to ``largest`` or, most small, to 255."""
     rng = np.random.default_rng(seed)
     probabilities = 1 / np.arange(10, VOCABULARY + 10)
     probabilities /= probabilities.sum()
     for start in range(0, number, CHUNK_SIZE):
-        size = min(CHUNK_SIZE, number - start)
-        chosen = rng.choice(VOCABULARY, size=(size, terms), p=probabilities)
-        impacts = np.clip(rng.lognormal(2.5, 0.8, size=(size, terms)), 1, 255).astype(int)
+        size = min(CHUNK_SIZE, number - start), terms
+        chosen = rng.choice(VOCABULARY, size=size, p=probabilities)
+        drawn = rng.beta(1, 3, size=size) * largest if largest else rng.lognormal(2.5, 0.8, size=size)
+        impacts = np.clip(drawn, 1, largest or 255).astype(int)
         for row, values in zip(chosen.tolist(), impacts.tolist(), strict=True):
             yield {f"t{term}": impact for term, impact in zip(row, values, strict=True)}
 
 
-def write_vectors(folder: Path, vectors: Iterable[Vector]) -> Path:
-    """Write a file in the format of Anserini's JsonVectorCollection."""
+def write_vectors(folder: Path, vectors: Iterable[Vector], files: int = 1) -> Path:
+    """Write files in the format of Anserini's JsonVectorCollection."""
     folder.mkdir()
-    with (folder / "part.jsonl").open("wb") as file:
-        for number, vector in enumerate(vectors):
-            file.write(orjson.dumps({"id": f"d{number:07d}", "contents": "", "vector": vector}) + b"\n")
+    lines = [
+        orjson.dumps({"id": f"d{number:07d}", "contents": "", "vector": vector}) + b"\n"
+        for number, vector in enumerate(vectors)
+    ]
+    for file in range(files):
+        (folder / f"part-{file}.jsonl").write_bytes(b"".join(lines[file::files]))
     return folder
 
 
 def _measure(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
-    """Seconds for all queries, and whether the hits are equal. Pyserini's hits stay in Java, ours are in Python."""
+    """Seconds for all queries, and whether the hits are equal. Pyserini's hits stay in Java, ours are in Python.
+
+    Scores of ties may differ by the steps of 0.000001 between Pyserini's.
+    """
     names = list(queries)
     stock = impact_searcher(index, queries)
     with ImpactSearcher(index) as ours:
@@ -102,18 +90,11 @@ def _measure(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int)
             OURS: lambda: ours.search_batch(queries, hits, 2),
         }
         seconds = harness.interleave(contenders, rounds, warm=2)
-        expected = {name: _read(results) for name, results in stock.batch_search(names, names, hits, 2).items()}
-        results = ours.search_batch(queries, hits, 2)
+        expected, results = stock.batch_search(names, names, hits, 2), ours.search_batch(queries, hits, 2)
+        equal = all(
+            [document for document, _ in found] == [hit.docid for hit in expected[name]]
+            and np.allclose([score for _, score in found], [hit.score for hit in expected[name]], 0, 2e-6 * hits)
+            for name, found in results.items()
+        )
     stock.close()
-    return seconds, all(_equal(hits, expected[name]) for name, hits in results.items())
-
-
-def _read(hits: Sequence[Any]) -> list[tuple[str, float]]:
-    return [(hit.docid, hit.score) for hit in hits]
-
-
-def _equal(ours: Sequence[tuple[str, float]], stock: Sequence[tuple[str, float]]) -> bool:
-    """Whether ids and scores are equal, except for the steps of 0.000001 between ties in Pyserini's hits."""
-    scores, stock_scores = ([score for _, score in hits] for hits in (ours, stock))
-    same_ids = [name for name, _ in ours] == [name for name, _ in stock]
-    return same_ids and np.allclose(scores, stock_scores, rtol=0, atol=2e-6 * len(stock))
+    return seconds, equal

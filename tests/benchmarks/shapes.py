@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from transformers import BertConfig, BertForMaskedLM
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.hub import locate
-from encoders.encoding.model import new_model, save_checkpoint
 from encoders.head.vocabulary_head import pool
 from tests.benchmarks.passages import passages
 from tests.tiny_models import save_tiny
@@ -92,9 +91,3 @@ SMALL = Shape(name="6 layers, 384", make=minilm)
 BASE = Shape(name="BERT-base, 12 layers, 768", make=bert_base)
 PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, active=0)
 TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
-
-
-def save_architecture(folder: Path, name: str, settings: Mapping[str, Any], backbone: Path) -> Path:
-    """Save an untrained checkpoint whose towers are copies of ``backbone``."""
-    save_checkpoint(folder, new_model(name, settings, str(backbone)))
-    return folder

@@ -1,58 +1,45 @@
-"""Seconds until a search has its first hit: a searcher of many distinct terms, and whole commands from nothing."""
+"""Seconds until a searcher of an index with many distinct terms has its first hits, beside Pyserini's."""
 
 from __future__ import annotations
 
-import statistics
-import subprocess
-import sys
+import importlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core.records import Document
-from learned_sparse.index.build import build_bm25_index, build_index, plain_files
+from learned_sparse.index.build import build_index, plain_files
 from tests.benchmarks import harness
 from tests.benchmarks.searching import write_vectors
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 TERMS_PER_DOCUMENT = 100
 """Number of terms that occur in only one document."""
 QUERY = {"all": 1, "t7": 3}
 STOCK, OURS = "pyserini", "learned_sparse"
-OPENED, COMMAND = "a searcher is made and has its first hits", "a command from its start to its end"
+OPENED = "a searcher is made and has its first hits"
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Searchers of an index of many distinct terms, each in a new process; commands on indexes of a few documents."""
-    documents, rounds, warm = (20, 1, 0) if toy else (5_000, 5, 1)
+    """Each searcher in a new process, in turn."""
+    documents, rounds = (20, 1) if toy else (5_000, 5)
+    seconds: dict[str, list[float]] = {STOCK: [], OURS: []}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         build_index(plain_files([write_vectors(folder / "vectors", vectors(documents))]), folder / "index")
-        contenders: dict[str, dict[str, Callable[[], float]]] = {
-            OPENED: {name: partial(_opened, name, folder / "index") for name in (STOCK, OURS)},
-            COMMAND: _commands(folder),
-        }
-        rows = [row for what, calls in contenders.items() for row in _rows(what, calls, rounds, warm)]
+        for number in range(rounds + 1):
+            for contender, values in seconds.items():
+                arguments = {"contender": contender, "index": str(folder / "index")}
+                result = harness.child("tests.benchmarks.startup:first_hits", **arguments)
+                if result["hits"][0] != "d0000000":
+                    raise RuntimeError(f"{contender} found {result['hits']}")
+                values += [round(result["seconds"], 3)] if number else []  # the first round warms the disk
     return {
         "sizes": {"documents": documents, "distinct_terms": documents * TERMS_PER_DOCUMENT + 1, "rounds": rounds},
-        "rows": rows,
-        "ratios": {what: _ratios([row for row in rows if row["what"] == what]) for what in (OPENED, COMMAND)},
+        "rows": [{"what": OPENED, "contender": name, "seconds": values} for name, values in seconds.items()],
+        "ratios": {f"{STOCK} / {OURS}": round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)},
     }
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """One line per searcher and command."""
-    lines = ["| | | seconds |", "|---|---|---:|"]
-    lines += [
-        f"| {row['what']} | {row['contender']} | {statistics.median(row['seconds']):.2f} |" for row in result["rows"]
-    ]
-    ratio = next(iter(result["ratios"][OPENED].values()))
-    return "\n".join(lines) + (
-        f"\n\nThe searchers' index has {result['sizes']['distinct_terms']:,} distinct terms; Java runs and modules are "
-        f"imported before the clock starts. Ours is {ratio:.0f} × as fast there."
-    )
 
 
 def vectors(documents: int) -> Iterator[dict[str, int]]:
@@ -65,73 +52,14 @@ def vectors(documents: int) -> Iterator[dict[str, int]]:
 def first_hits(contender: str, index: str) -> dict[str, Any]:
     """Make a searcher and search once, after this process has started Java and imported the modules."""
     from learned_sparse.lucene.jvm import start_jvm
+    from learned_sparse.lucene.searchers import ImpactSearcher
 
     start_jvm()
     if contender == STOCK:
-        from pyserini.search.lucene import LuceneImpactSearcher
-
-        class Encoded:
-            def encode(self, _: str, **__: Any) -> dict[str, int]:
-                return QUERY
-
-        start = time.perf_counter()
-        hits = [hit.docid for hit in LuceneImpactSearcher(index, Encoded(), -1).search("x", 10)]
+        importlib.import_module("pyserini.search.lucene")
+    start = time.perf_counter()
+    if contender == STOCK:
+        hits = [hit.docid for hit in impact_searcher(Path(index), {"x": QUERY}).search("x", 10)]
     else:
-        from learned_sparse.lucene.searchers import ImpactSearcher
-
-        start = time.perf_counter()
         hits = [name for name, _ in ImpactSearcher(Path(index)).search(QUERY, 10)]
     return {"seconds": time.perf_counter() - start, "hits": hits}
-
-
-def _opened(contender: str, index: Path) -> float:
-    result = harness.child("tests.benchmarks.startup:first_hits", contender=contender, index=str(index))
-    if result["hits"][0] != "d0000000":
-        raise RuntimeError(f"{contender} found {result['hits']}")
-    return float(result["seconds"])
-
-
-def _commands(folder: Path) -> dict[str, Callable[[], float]]:
-    """BM25 commands that search an index of a few documents."""
-    build_bm25_index([Document("d0", "read a file"), Document("d1", "wing")], folder / "text")
-    (folder / "topics.tsv").write_text("1\tread a file\n", encoding="utf-8")
-    on = ["--topics", folder / "topics.tsv", "--output", folder / "run.txt", "--index", folder / "text"]
-    return {
-        "pyserini search.lucene": partial(_command, "learned_sparse.pyserini", "search.lucene", "--bm25", *on),
-        "learned_sparse.search": partial(_command, "learned_sparse.search", "--bm25", *on),
-    }
-
-
-def _command(*words: object) -> float:
-    """Seconds of ``python -m ...``, which must find something."""
-    run = Path(str(words[-1])).with_name("run.txt")
-    run.unlink(missing_ok=True)
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", *map(str, words)], cwd=harness.ROOT, capture_output=True, check=True)
-    elapsed = time.perf_counter() - start
-    if not run.read_text(encoding="utf-8"):
-        raise RuntimeError(f"{words}: no hits")
-    return elapsed
-
-
-def _rows(what: str, contenders: Mapping[str, Callable[[], float]], rounds: int, warm: int) -> list[dict[str, Any]]:
-    """Seconds of each contender in each round, as it has measured them, without the first ``warm`` rounds."""
-    measured: dict[str, list[float]] = {name: [] for name in contenders}
-
-    def call(name: str) -> None:
-        measured[name].append(contenders[name]())
-
-    harness.interleave({name: partial(call, name) for name in contenders}, rounds, warm)
-    return [
-        {"what": what, "contender": name, "seconds": [round(value, 3) for value in values[warm:]]}
-        for name, values in measured.items()
-    ]
-
-
-def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Ratios to Pyserini, the first row."""
-    stock, *ours = rows
-    return {
-        f"{stock['contender']} / {row['contender']}": round(harness.median_ratio(stock["seconds"], row["seconds"]), 2)
-        for row in ours
-    }

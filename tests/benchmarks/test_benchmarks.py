@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from encoders.training import load_recipe
 from learned_sparse.core.files import read_json
-from tests.benchmarks import harness, run
+from tests.benchmarks import harness, quality, run
 from tests.reliability.commands import Run, Server
 
-NO_JAVA = {"head", "memory", "training", "mining"}
+NO_JAVA = {"head", "memory", "training"}
 """Benchmarks that start no JVM in this process."""
-WITHOUT_ROUNDS = {"memory", "mining"}
-"""Benchmarks that measure each size once."""
 CASES = [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) for name in run.BENCHMARKS]
 
 
-@pytest.fixture
-def _forked_children(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let measured processes be forks of one that has the imports; ``test_harness.py`` starts fresh ones."""
+@pytest.mark.parametrize("name", CASES)
+def test_benchmark(name: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured processes are forks of one that has the imports."""
 
     def child(target: str, **arguments: Any) -> dict[str, Any]:
         result = tmp_path / "result.json"
@@ -32,33 +32,24 @@ def _forked_children(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyP
         return measured
 
     monkeypatch.setattr(harness, "child", child)
-
-
-@pytest.mark.usefixtures("_forked_children")
-@pytest.mark.parametrize("name", CASES)
-def test_benchmark(name: str) -> None:
-    result = run.load(name).run(True)
+    result = run.measured(name, toy=True)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["sizes"]
-    assert result["rows"]
-    assert all(isinstance(row, dict) for row in result["rows"])
     assert numbers(result["ratios"])
     assert all(ratio >= 0 for ratio in numbers(result["ratios"]))
-    if name not in WITHOUT_ROUNDS:
-        assert any(isinstance(value, list) and value for row in result["rows"] for value in row.values()), (
-            "no raw values"
-        )
-    text = run.load(name).markdown(result)
-    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert tables
-    for table in tables:
-        assert len({line.replace("\\|", "").count("|") for line in table}) == 1, "a row with another number of cells"
+    lines = run.table(result).splitlines()
+    assert [line.startswith("| ") for line in lines[: len(result["rows"]) + 2]] == [True] * (len(result["rows"]) + 2)
+
+
+@pytest.mark.parametrize("name", quality.CONTENDERS)
+def test_recipes_of_the_comparison_of_quality(name: str, tmp_path: Path) -> None:
+    data = [{"collection": "c", "split": "train", "run": "r"}]
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(quality.recipe(name, data, 1e-4, 10, 0)), encoding="utf-8")
+    assert load_recipe(tmp_path / "recipe.yaml").stages[0].steps == 10
 
 
 def numbers(value: Any) -> list[float]:
-    """All numbers in a JSON value."""
+    """All numbers in a JSON value of dictionaries."""
     if isinstance(value, dict):
         return [number for item in value.values() for number in numbers(item)]
-    if isinstance(value, list):
-        return [number for item in value for number in numbers(item)]
-    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
+    return [float(value)]

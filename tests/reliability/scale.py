@@ -15,14 +15,8 @@ from learned_sparse.core.errors import LearnedSparseError
 FULL = os.environ.get("RELIABILITY") == "full"
 INPUTS = 2_000 if FULL else 100
 """Generated inputs of each reader."""
-Record = Callable[[str, object], None]
-"""Pytest's ``record_property``: each test records how many ``cases`` it tries, for ``tests.reliability.report``."""
-
-
-def generated(record: Record) -> Callable[[Any], Any]:
-    """A property is tried with ``INPUTS`` inputs, and they are recorded."""
-    record("cases", INPUTS)
-    return settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
+generated = settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
+"""A property is tried with ``INPUTS`` inputs."""
 
 
 @st.composite

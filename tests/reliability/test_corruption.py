@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.commands import Case, Server, World, everything
-from tests.reliability.scale import FULL, Record
+from tests.reliability.scale import FULL
 
 DAMAGES = 12 if FULL else 2
 """Damages of each file besides its removal: two thirds are single bits, the others are cuts."""
@@ -74,65 +74,62 @@ def damages(name: str) -> list[Damage]:
     return [Path.unlink, *(cut(at) if number % 3 == 1 else flip(at, bit) for number, (at, bit) in enumerate(draws))]
 
 
-def try_all(damaged: Damaged, files: Sequence[str], record: Record, harmless: str = "-") -> None:
+def try_all(damaged: Damaged, files: Sequence[str], harmless: str = "-") -> None:
     """Damage every file; those that end in ``harmless`` may be removed."""
     assert files
     for name in files:
         noticed = [damaged.notices(name, damage) for damage in damages(name)]
         assert noticed[0] or name.endswith(harmless), f"{name}: its removal is not noticed"
-    record("cases", len(files) * (DAMAGES + 1))
 
 
 PRUNE = "learned_sparse.jsonvector prune --vectors vectors --output out/pruned --top-dimensions 3"
 ENCODE = "learned_sparse.encode --model tiny --output out/vectors --device cpu --dtype fp32"
 
 
-def test_vectors(world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_vectors(world: World, server: Server, tmp_path: Path) -> None:
     damaged = Damaged(server, tmp_path, PRUNE, world.result(world.encode()) / "vectors")
-    try_all(damaged, damaged.files("vectors/manifest.json", "vectors/vectors/*1.*"), record_property)
+    try_all(damaged, damaged.files("vectors/manifest.json", "vectors/vectors/*1.*"))
 
 
-def test_vectors_and_queries_of_exact_search(
-    world: World, server: Server, tmp_path: Path, record_property: Record
-) -> None:
+def test_vectors_and_queries_of_exact_search(world: World, server: Server, tmp_path: Path) -> None:
     inputs = [world.result(world.encode()) / "vectors", world.result(world.queries()) / "queries"]
     command = "learned_sparse.search --backend exact --vectors vectors --query-vectors queries/queries.tsv"
     damaged = Damaged(server, tmp_path, f"{command} --output out/run.txt", *inputs)
     files = damaged.files("queries/[mq]*", "vectors/manifest.json", "vectors/vectors/*1.*")
-    try_all(damaged, files, record_property, harmless="manifest.json")
+    try_all(damaged, files, harmless="manifest.json")
 
 
-def test_checkpoint(world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_checkpoint(world: World, server: Server, tmp_path: Path) -> None:
     model = shutil.copytree(world.checkpoint, tmp_path / "model", ignore=shutil.ignore_patterns("training"))
     command = f"{ENCODE} --checkpoint model --input {world.collection}/corpus.jsonl"
     damaged = Damaged(server, tmp_path, command, model)
-    try_all(damaged, damaged.files("model/*.json", "model/towers/*/*"), record_property)
+    try_all(damaged, damaged.files("model/*.json", "model/towers/*/*"))
 
 
-def test_compressed_documents(world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_compressed_documents(world: World, server: Server, tmp_path: Path) -> None:
     packed = tmp_path / "corpus.jsonl.gz"
     packed.write_bytes(gzip.compress((world.collection / "corpus.jsonl").read_bytes(), mtime=0))
     damaged = Damaged(server, tmp_path, f"{ENCODE} --checkpoint {world.checkpoint} --input corpus.jsonl.gz", packed)
-    try_all(damaged, [packed.name], record_property)
+    try_all(damaged, [packed.name])
 
 
-def test_training_state(world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_training_state(world: World, server: Server, tmp_path: Path) -> None:
     case = world.train()
     server.run(case.run(tmp_path, "--max-seconds", "0"))
     command = f"{case.module} {' '.join(case.arguments)} --resume"
     damaged = Damaged(server, tmp_path, command, tmp_path / "out")
-    try_all(damaged, ["out/model/training/state/state.json"], record_property)
+    try_all(damaged, ["out/model/training/state/state.json"])
 
 
 @pytest.mark.jvm
-def test_index(world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_index(world: World, server: Server, tmp_path: Path) -> None:
     command = f"learned_sparse.search --index index --topics {world.topics} --output out/run.txt"
     damaged = Damaged(server, tmp_path, command, world.result(world.index()) / "index")
     files = ["index/*"] if FULL else ["index/learned_sparse.json", "index/*.doc"]
-    try_all(damaged, damaged.files(*files), record_property)
+    try_all(damaged, damaged.files(*files))
 
 
-def test_parts_of_another_run(world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_parts_of_another_run(world: World, server: Server, tmp_path: Path) -> None:
     mine, others = (world.result(world.encode(bits)) / "vectors" for bits in (8, 4))
     damaged = Damaged(server, tmp_path, PRUNE, mine)
     first, second, third, *_ = sorted(path.name for path in (mine / "vectors").iterdir())
@@ -149,4 +146,3 @@ def test_parts_of_another_run(world: World, server: Server, tmp_path: Path, reco
         "one part more": lambda folder: shutil.copy(folder / first, folder / "part-00099.jsonl.gz"),
     }
     assert [what for what, change in changes.items() if not damaged.notices("vectors/vectors", change)] == []
-    record_property("cases", len(changes))

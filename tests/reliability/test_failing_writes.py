@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.reliability.commands import Case, Result, Server, Tree, World, everything, is_temporary
-from tests.reliability.scale import FULL, Record
+from tests.reliability.scale import FULL
 
 PYTHON, JAVA = ("train", "encode", "prune"), ("index", "search")
 MOMENTS = range(1, 9 if FULL else 3)
@@ -56,9 +56,7 @@ def fails(result: Result, case: Case, whole: Tree, folder: Path, way_out: str) -
 
 
 @pytest.mark.parametrize(("fault", "name"), TRIED)
-def test_a_write_fails(
-    fault: str, name: str, world: World, server: Server, tmp_path: Path, record_property: Record
-) -> None:
+def test_a_write_fails(fault: str, name: str, world: World, server: Server, tmp_path: Path) -> None:
     _, way_out, make = FAULTS[fault]
     case: Case = getattr(world, name)()
     if (fault, name) == ("no memory", "train"):  # oneDNN in bf16 with AMX can crash when it gets no memory
@@ -75,7 +73,6 @@ def test_a_write_fails(
         if result.status or "vanish" not in faults:  # files that vanish before the last one is written may stay away
             failed += fails(result, case, whole, folder, way_out)
     assert failed or fault == "the folder vanishes"
-    record_property("cases", failed)
 
 
 def readable(folder: Path) -> None:
@@ -89,7 +86,7 @@ def readable(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*PYTHON, pytest.param("index", marks=pytest.mark.jvm)])
-def test_a_full_disk(name: str, world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
+def test_a_full_disk(name: str, world: World, server: Server, tmp_path: Path) -> None:
     """File systems of 256 kB with little space; mounting them needs the rights of root."""
     case: Case = getattr(world, name)()
     whole, failed = everything(world.result(case)), 0
@@ -108,7 +105,6 @@ def test_a_full_disk(name: str, world: World, server: Server, tmp_path: Path, re
         finally:
             subprocess.run(["umount", "-l", folder], check=True)
     assert failed
-    record_property("cases", failed)
 
 
 @pytest.mark.jvm

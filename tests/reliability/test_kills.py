@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.reliability.commands import Case, Result, Server, Tree, World, assert_same, everything, is_temporary
-from tests.reliability.scale import FULL, Record
+from tests.reliability.scale import FULL
 
 ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
 """Exit statuses after each signal; 130 and 143 are those of a command that handles it, -15 comes before."""
@@ -28,7 +28,7 @@ MAX_WAITS = 300
 
 @pytest.mark.parametrize(("name", "number"), KILLED)
 def test_a_killed_command_leaves_a_whole_result(
-    name: str, number: int, world: World, server: Server, tmp_path: Path, record_property: Record
+    name: str, number: int, world: World, server: Server, tmp_path: Path
 ) -> None:
     """Each of three runs in the same folder is killed by another signal, then one is left in peace.
 
@@ -54,7 +54,6 @@ def test_a_killed_command_leaves_a_whole_result(
         more = (case.replace if before else case.again) or case.again
         if result.status == 0:  # it ended before the kill
             break
-    record_property("cases", len(kills) - (result.status == 0))
     result = run(server, case, tmp_path, *more)
     assert result.status == 0, f"{kills}: {result.output}"
     assert_same(case.compared_files(everything(tmp_path / "out")), new, f"after {kills}")

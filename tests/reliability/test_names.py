@@ -25,7 +25,7 @@ from learned_sparse.core.files import (
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.search.query_encoder import encoder_named
-from tests.reliability.scale import Record, generated
+from tests.reliability.scale import generated
 
 BAD = [
     "", ".", "..", "../x", "a/b", "/etc", "C:\\x", "a\\b", "a\0b", "-x", ".x", "x" * 300, "é" * 100, "x.", "x ",
@@ -50,10 +50,10 @@ def test_paths_of_the_home_folder(path: str) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_an_accepted_name_is_one_entry_of_its_folder(record_property: Record) -> None:
+def test_an_accepted_name_is_one_entry_of_its_folder() -> None:
     letters = st.sampled_from("aB1.-_ /\\:*\0\n~$%é→\u202e\ud800")
 
-    @generated(record_property)
+    @generated
     @given(st.text(letters, max_size=12) | st.text(max_size=40))
     def check(name: str) -> None:
         try:

@@ -24,7 +24,7 @@ from learned_sparse.core.files import read_json, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
-from tests.reliability.scale import Record, damaged, generated, refusal, replaced
+from tests.reliability.scale import damaged, generated, refusal, replaced
 
 MANIFEST = Manifest(
     kind="documents", complete=True, collection="pydoc", model="splade", checkpoint="somewhere", architecture="splade",
@@ -80,16 +80,14 @@ VALUES = [None, True, 0, -1, 10**9, 2**63, 2**70, 0.5, 1e308, "", "x", "..", "..
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_damage_is_noticed_and_a_hand_is_read_or_refused(
-    name: str, tmp_home: Path, tiny_bert: Path, record_property: Record
-) -> None:
+def test_damage_is_noticed_and_a_hand_is_read_or_refused(name: str, tmp_home: Path, tiny_bert: Path) -> None:
     """A flipped bit or a lost end against the checksum; values written by hand have none."""
     file, save, load = RECORDS[name]
     save(tmp_home, tiny_bert)
     path, whole, expected = tmp_home / file, (tmp_home / file).read_bytes(), load(tmp_home)
     content = {key: value for key, value in json.loads(whole).items() if key != "sha256"}
 
-    @generated(record_property)
+    @generated
     @given(damaged(whole), replaced(content, VALUES))
     def check(damage: bytes, by_hand: Any) -> None:
         path.write_bytes(damage)

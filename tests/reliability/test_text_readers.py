@@ -26,7 +26,7 @@ from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import load_vectors, read_vectors
 from tests.fake_encoder import FakeEncoder
-from tests.reliability.scale import Record, generated
+from tests.reliability.scale import generated
 
 ODD = ["..", "../../x", "C:\\x", "007", "-0", "NaN", "<b>", "é", "e\u0301", "\U0001f600", "%2e", "日" * 254, "[x]"]
 LETTERS = st.characters(exclude_categories=["Cs"]).filter(lambda c: not c.isspace() and c not in "\0\ufeff")
@@ -182,13 +182,13 @@ def save(path: Path, content: bytes, *, pack: bool) -> Path:
 
 
 @EVERY
-def test_good_lines_are_read_and_a_bad_one_is_named(name: str, tmp_path: Path, record_property: Record) -> None:
+def test_good_lines_are_read_and_a_bad_one_is_named(name: str, tmp_path: Path) -> None:
     """With ends of lines, blank lines and byte order marks of several kinds, plain and packed."""
     reader, outcomes = READERS[name], Counter[bool]()
     marks = [b"\n\xef\xbb\xbf"] if reader.marks else []
     ends = st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\n \r\n", *marks])
 
-    @generated(record_property)
+    @generated
     @given(st.data())
     def check(data: st.DataObject) -> None:
         lines = data.draw(st.lists(reader.good, min_size=1, max_size=4, unique_by=lambda line: line[1][: reader.key]))
@@ -212,13 +212,13 @@ def test_good_lines_are_read_and_a_bad_one_is_named(name: str, tmp_path: Path, r
 
 
 @EVERY
-def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path, record_property: Record) -> None:
+def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
     """Good lines with a piece cut out and another one put in its place."""
     reader = READERS[name]
     odd = ['"', "\\ud800", "\t", "\n", "\ufeff", "\0", "1e999", "{}", " "]
     pieces = st.binary(max_size=6) | st.sampled_from(odd).map(str.encode)
 
-    @generated(record_property)
+    @generated
     @given(st.lists(reader.good, min_size=1, max_size=3), pieces, st.data())
     def check(lines: list[Line], piece: bytes, data: st.DataObject) -> None:
         content = b"\n".join(line_bytes(line) for line, _ in lines)
@@ -233,10 +233,10 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path, record_propert
 
 
 @pytest.mark.parametrize("suffix", [".trec", ".json"])
-def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path: Path, record_property: Record) -> None:
+def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path: Path) -> None:
     tags = ["<top>", "</top>", "<num>", "<title>", "<desc>", " Number: ", "<top", "\n", "{", "}", '"q1": "a"', ","]
 
-    @generated(record_property)
+    @generated
     @given(st.lists(st.sampled_from(tags) | WORDS, max_size=14).map("".join))
     def check(text: str) -> None:
         path = save(tmp_path / f"file{suffix}", text.encode(), pack=False)

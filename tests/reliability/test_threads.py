@@ -20,7 +20,7 @@ from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder
-from tests.reliability.scale import FULL, Record
+from tests.reliability.scale import FULL
 from tests.tiny_models import TEXTS, WORDS, tokenizer
 
 THREADS, CALLS = 8, 500 if FULL else 40
@@ -118,8 +118,7 @@ JVM = {"ImpactSearcher", "Bm25Searcher"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.jvm] * (name in JVM)) for name in SHARED])
-def test_results_of_threads(name: str, folder: Path, record_property: Record) -> None:
-    record_property("cases", CALLS)
+def test_results_of_threads(name: str, folder: Path) -> None:
     call, inputs = SHARED[name](folder)
     expected, chosen = [call(value) for value in inputs], [DRAW.randrange(len(inputs)) for _ in range(CALLS)]
     with ThreadPoolExecutor(THREADS) as pool:

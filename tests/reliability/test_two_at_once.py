@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.commands import Case, Run, Server, World, assert_same, everything
-from tests.reliability.scale import FULL, Record
+from tests.reliability.scale import FULL
 
 PAIRS = 6 if FULL else 1
 SEARCHES = 16 if FULL else 2
@@ -18,11 +18,8 @@ COMMANDS = ["train", "encode", pytest.param("index", marks=pytest.mark.jvm)]
 
 @pytest.mark.parametrize("replacing", [False, True])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_two_of_one_command(
-    name: str, replacing: bool, world: World, server: Server, tmp_path: Path, record_property: Record
-) -> None:
+def test_two_of_one_command(name: str, replacing: bool, world: World, server: Server, tmp_path: Path) -> None:
     """One wins; the other says that somebody writes here, or makes the same."""
-    record_property("cases", PAIRS)
     case: Case = getattr(world, name)()
     assert case.before
     whole, draw = everything(world.result(case)), random.Random(name)
@@ -39,11 +36,8 @@ def test_two_of_one_command(
 
 
 @pytest.mark.jvm
-def test_searches_while_the_index_is_replaced(
-    world: World, server: Server, tmp_path: Path, record_property: Record
-) -> None:
+def test_searches_while_the_index_is_replaced(world: World, server: Server, tmp_path: Path) -> None:
     """A search has the hits of the old index or of the new one, or says in one line that there is none."""
-    record_property("cases", SEARCHES)
     cases, draw = (world.index(4), world.index()), random.Random("searches")
     shutil.copytree(world.result(cases[0]), tmp_path / "out")
 

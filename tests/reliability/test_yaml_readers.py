@@ -19,7 +19,7 @@ from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse_changes, read_yaml
-from tests.reliability.scale import INPUTS, Record, damaged, generated, refusal, replaced
+from tests.reliability.scale import INPUTS, damaged, generated, refusal, replaced
 
 READERS: dict[str, tuple[Callable[[Path], Any], list[Path]]] = {
     "recipe": (load_recipe, sorted(RECIPES.glob("[!_]*.yaml"))),
@@ -53,12 +53,12 @@ def mutated(draw: st.DrawFn, files: list[Path]) -> bytes:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path: Path, record_property: Record) -> None:
+def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path: Path) -> None:
     read, files = READERS[name]
     assert len(files) > 2
     path, outcomes = tmp_path / "mutated.yaml", Counter[bool]()
 
-    @generated(record_property)
+    @generated
     @given(mutated(files))
     def check(content: bytes) -> None:
         path.write_bytes(content)
