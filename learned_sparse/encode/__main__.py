@@ -29,7 +29,7 @@ DETAILS = {
     "expanded": "with expanded text",
     "other_shards": "in other shards",
     "clipped": "impacts clipped",
-    "lost_to_rounding": "weights rounded to 0",
+    "lost_to_rounding": "weights too small for an impact of 1, left out (finer impacts: a larger --bits)",
     "unwritable": "weights of terms that Lucene cannot hold, left out",
 }
 """Counts that are printed unless they are 0."""
@@ -194,7 +194,6 @@ def _default_collection(model: str, checkpoint: str | None) -> str:
             f"--model {model}: give --input FILE or --collection NAME to say what to encode; only the models of "
             f"`make demo` ({', '.join(sorted(DEMO_MODELS))}) have a default, the embedded collection {DEMO_COLLECTION}"
         )
-    _log.info("neither --input nor --collection given: encoding the embedded collection %s", DEMO_COLLECTION)
     return DEMO_COLLECTION
 
 

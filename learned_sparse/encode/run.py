@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import logging
 import shlex
 import shutil
 import sys
@@ -18,7 +19,7 @@ from learned_sparse.collections.documents import DocumentReader, read_documents
 from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.encoder import Encoder, choose_quantizer, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, counted
 from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json, write_record
 from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import Query, SparseBatch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from learned_sparse.encode.bm25 import Bm25Statistics
     from learned_sparse.ray import Engine
 
+_log = logging.getLogger(__name__)
 BM25 = "bm25"
 """Value of ``--with``."""
 WINDOW = 2048
@@ -166,6 +168,9 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         adding_up=segmentation,
     )  # fmt: skip
     manifest = pipeline.run(manifest, quantizer, progress)
+    if pipeline.encoded:
+        rate = pipeline.encoded / pipeline.seconds
+        _log.info("%s encoded, %.1f per second without loading", counted(pipeline.encoded, "document"), rate)
     if statistics is not None:
         write_record(source.output / STATISTICS, dataclasses.asdict(statistics))
     if options.times and pipeline.encoded:
