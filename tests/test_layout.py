@@ -85,7 +85,7 @@ def test_help_is_quick_and_light(command: str, python: Any) -> None:
 
 @pytest.mark.parametrize("path", command_files(), ids=short)
 def test_every_command_ends_with_a_readable_error(path: Path) -> None:
-    assert path.read_text(encoding="utf-8").endswith("    run_main(main)\n")
+    assert path.read_text(encoding="utf-8").splitlines()[-1].startswith("    run_main(main")
 
 
 def test_the_plug_in_imports_nothing_heavy(python: Any) -> None:
