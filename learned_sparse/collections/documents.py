@@ -116,7 +116,7 @@ class DocumentReader(Iterator[Document]):
             if self._predicted is not None:
                 document = self._expanded(document, where, digests)
             digests.add(digest)
-            if not document.with_expanded.strip():
+            if not (document.text.strip() or document.expanded):
                 if not self.empty:
                     _log.warning("%s: the first document without text", where)
                 self.empty += 1
@@ -270,7 +270,7 @@ def checked(document: Document) -> Document:
 
 
 def _document(id: str, text: str, expanded: str = "") -> Document:
-    """A document without the separator of expanded text (see ``without_mark``) in its texts."""
+    """A document without the separator of expanded text in its texts."""
     return Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
 
 
