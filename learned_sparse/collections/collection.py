@@ -137,13 +137,13 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     """
     name = str(name)
     path = Path(name)
-    if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not _exists(path):
+    if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not os.path.lexists(path):
         name = catalogue.name_of_folder(name)
     if name.startswith(catalogue.CATALOGUE):
         return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)), Path(), on_bad_line)
     if path.suffix in _YAML:
         return Collection(read_description(path), data or path.parent, on_bad_line)
-    if _exists(path) and path.is_dir():
+    if os.path.lexists(path) and path.is_dir():
         if name not in descriptions():
             return Collection(describe_folder(path), path, on_bad_line)
         if data is None and name != "pydoc" and path.resolve() != (data_root() / name).resolve():
@@ -182,7 +182,7 @@ def filed_under(name: str) -> str:
 
     ``name`` itself if it is the name of a folder that no longer exists.
     """
-    return load_collection(name).name if ":" in name or _exists(Path(name)) else name
+    return load_collection(name).name if ":" in name or os.path.lexists(Path(name)) else name
 
 
 def split_names(name: str, split: str) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def split_names(name: str, split: str) -> tuple[str, ...]:
         return (f"{known[0]}:{known[1]}", *known[2].contains_queries_of) if known else (f"{name}:{split}",)
     path = Path(name)
     file = path if path.suffix in _YAML else path / DESCRIPTION
-    if _exists(file):
+    if os.path.lexists(file):
         description = read_description(file)
     elif path.name in descriptions():
         description = shipped_description(path.name)
@@ -220,7 +220,7 @@ def local_file(source: Source, root: Path) -> Path | None:
     """The first existing file of ``source``; the file of an embedded collection is generated if need be."""
     if source.embedded:
         return pydoc.build() / source.embedded
-    return next((path for path in candidates(source, root) if _exists(path)), None)
+    return next((path for path in candidates(source, root) if os.path.lexists(path)), None)
 
 
 def candidates(source: Source, root: Path) -> list[Path]:
@@ -254,11 +254,3 @@ def _open(
         file = source.files[0]
         failures[-1] += f"\nPut the file at {root / file}, or set {DATA_VARIABLE} to the folder that has it as {file}"
     raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(failures))
-
-
-def _exists(path: Path) -> bool:
-    """Whether ``path`` exists; False for a name that no file can have, such as one that is too long."""
-    try:
-        return path.exists()
-    except OSError:
-        return False

@@ -14,6 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from learned_sparse.collections.documents import CORPORA
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import check_name
 from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
@@ -26,7 +27,6 @@ DEEP_LEARNING_MEASURES = ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
 
 _SHARED = Path("share", "learned_sparse", "collections")
 _EACH = "for_each"
-_CORPORA = ("collection.tsv", "msmarco-docs.tsv")
 _MSMARCO_PAIRS = (
     (r"qrels\.(?P<split>.+)\.tsv", "queries.{}.tsv"),
     (r"msmarco-doc(?P<split>.+)-qrels\.tsv", "msmarco-doc{}-queries.tsv"),
@@ -149,24 +149,24 @@ def describe_folder(folder: Path) -> Description:
     """The description in ``collection.yaml``, or of a BEIR or MS MARCO folder, recognised by its file names."""
     if (folder / DESCRIPTION).is_file():
         return read_description(folder / DESCRIPTION)
-    if _exists(folder, "corpus.jsonl"):
-        return _beir(folder)
-    corpus = next((name for name in _CORPORA if _exists(folder, name)), None)
+    corpus = next((name for name in CORPORA if _exists(folder, name)), None)
     if corpus is None:
         inside = ", ".join(str(path) for path in collection_folders(folder)[:3])
         way_out = f"use one inside it: {inside}" if inside else "describe it in a .yaml, or encode it with --input"
         kind = folder_kind(folder)
         raise LearnedSparseError(
             f"{folder}: {kind}{', ' if kind else ''}neither a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) "
-            f"nor an MS MARCO folder ({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); {way_out}"
+            f"nor an MS MARCO folder ({' or '.join(CORPORA[1:])}, queries.*.tsv, qrels.*.tsv); {way_out}"
         )
-    return _msmarco(folder, corpus)
+    splits = _beir(folder) if corpus == CORPORA[0] else _msmarco(folder)
+    name = folder.resolve().name
+    return Description(name=name, title=str(folder), corpus=Source(files=(corpus,)), splits=splits)
 
 
 def collection_folders(parent: Path) -> list[Path]:
     """The BEIR and MS MARCO folders directly in ``parent``, sorted; empty if ``parent`` does not exist."""
     inside = sorted(parent.iterdir()) if parent.is_dir() else []
-    return [path for path in inside if any(_exists(path, name) for name in ("corpus.jsonl", *_CORPORA))]
+    return [path for path in inside if any(_exists(path, name) for name in CORPORA)]
 
 
 @cache  # files of the package do not change
@@ -196,8 +196,8 @@ def _parsed(content: Mapping[str, Any], path: Path) -> Description:
     return description
 
 
-def _beir(folder: Path) -> Description:
-    """A folder named as a data set of BEIR that ships with the package has its ``remove_query``.
+def _beir(folder: Path) -> dict[str, Split]:
+    """Splits of a BEIR folder. One named as a data set of BEIR that ships with the package has its ``remove_query``.
 
     It is off elsewhere: outside BEIR's own data sets, equal ids of a query and a document are a coincidence.
     """
@@ -209,10 +209,10 @@ def _beir(folder: Path) -> Description:
     for name in sorted({match[1] for match in matches if match}):
         remove_query = name in known and known[name].remove_query
         splits[name] = _split("queries.jsonl", f"qrels/{name}.tsv", MEASURES, remove_query=remove_query)
-    return _of_folder(folder, "corpus.jsonl", splits)
+    return splits
 
 
-def _msmarco(folder: Path, corpus: str) -> Description:
+def _msmarco(folder: Path) -> dict[str, Split]:
     splits = {}
     for file in sorted(file.name.removesuffix(".gz") for file in folder.iterdir()):
         for pattern, topics in _MSMARCO_PAIRS:
@@ -223,17 +223,12 @@ def _msmarco(folder: Path, corpus: str) -> Description:
         if match:
             topics = f"msmarco-test20{match['year']}-queries.tsv"
             splits[f"dl{match['year']}"] = _split(topics, file, DEEP_LEARNING_MEASURES)
-    return _of_folder(folder, corpus, splits)
+    return splits
 
 
 def _split(topics: str, qrels: str, measures: tuple[str, ...], *, remove_query: bool = False) -> Split:
     sources = Source(files=(topics,)), Source(files=(qrels,))
     return Split(topics=sources[0], qrels=sources[1], measures=measures, remove_query=remove_query)
-
-
-def _of_folder(folder: Path, corpus: str, splits: dict[str, Split]) -> Description:
-    name = folder.resolve().name
-    return Description(name=name, title=str(folder), corpus=Source(files=(corpus,)), splits=splits)
 
 
 def _exists(folder: Path, name: str) -> bool:

@@ -26,6 +26,8 @@ from learned_sparse.core.records import Document, without_mark
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
+CORPORA = ("corpus.jsonl", "collection.tsv", "msmarco-docs.tsv")
+"""File of the documents in a folder of BEIR, or of MS MARCO's passages or documents."""
 
 OnBadLine = Literal["error", "skip"]
 Record = tuple[str, Callable[[Any], Document], Any]
@@ -114,7 +116,7 @@ class DocumentReader(Iterator[Document]):
             if self._predicted is not None:
                 document = self._expanded(document, where, digests)
             digests.add(digest)
-            if not document.with_expanded.strip():
+            if not (document.text.strip() or document.expanded):
                 if not self.empty:
                     _log.warning("%s: the first document without text", where)
                 self.empty += 1
@@ -268,7 +270,7 @@ def checked(document: Document) -> Document:
 
 
 def _document(id: str, text: str, expanded: str = "") -> Document:
-    """A document without the separator of expanded text (see ``without_mark``) in its texts."""
+    """A document without the separator of expanded text in its texts."""
     return Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
 
 
@@ -304,7 +306,7 @@ def document_files(path: Path) -> tuple[Path, ...]:
         return (path,)
     if folder_kind(path) in {"a Lucene index", "encoded documents", "encoded queries", "a checkpoint"}:
         raise wrong_path(path, "texts", "name a file or folder of documents")
-    for corpus in ("corpus.jsonl", "collection.tsv", "msmarco-docs.tsv"):
+    for corpus in CORPORA:
         if (path / corpus).exists() and len(list(path.iterdir())) > 1:
             raise LearnedSparseError(
                 f"{path}: holds {corpus} beside other files, so it looks like a whole test collection; "

@@ -172,21 +172,17 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
         with _signals_end(), _messages_to_stderr():
             status = main(None)
         sys.stdout.flush()
-    except LearnedSparseError as error:
-        status = _report(str(error))
     except KeyboardInterrupt:
         print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
         status = 130
-    except UnicodeEncodeError as error:  # an argument whose bytes are not text in this locale
-        status = _report(f"{error.object[:200]!r}: not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)")
     except Exception as error:
-        message = _message(error)
+        message, status = _message(error), 2
         if isinstance(error, BrokenPipeError) and _output_is_closed():
             status = 141
         elif message is None:
             raise
         else:
-            status = _report(message)
+            print(f"error: {message}", file=sys.stderr)
     sys.exit(status)
 
 
@@ -218,6 +214,10 @@ def unwritable(path: str | Path, error: BaseException) -> LearnedSparseError:
 
 def _message(error: Exception) -> str | None:
     """The message about an error that is the user's to solve."""
+    if isinstance(error, LearnedSparseError):
+        return str(error)
+    if isinstance(error, UnicodeEncodeError):  # an argument whose bytes are not text in this locale
+        return f"{error.object[:200]!r}: not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)"
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in LOGGERS:
         from learned_sparse import missing_package
 
@@ -274,8 +274,3 @@ def _messages_to_stderr() -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
-
-
-def _report(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 2

@@ -112,8 +112,8 @@ class Bm25Documents(AnalyzedText):
     def __init__(self, statistics: Bm25Statistics) -> None:
         self.terms = [term for term in statistics.frequencies if not unfit_reason(term)]
         self.statistics = statistics
-        idf = statistics.idf(np.array([statistics.frequencies[term] for term in self.terms], np.int64))
-        self._idf = dict(zip(self.terms, idf.tolist(), strict=True))
+        self._numbers = {term: number for number, term in enumerate(self.terms)}
+        self._idf = statistics.idf(np.array([statistics.frequencies[term] for term in self.terms], np.int64))
         frequencies = json.dumps(statistics.frequencies, sort_keys=True)
         self.description = {
             "architecture": "bm25", **asdict(statistics),
@@ -124,13 +124,18 @@ class Bm25Documents(AnalyzedText):
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts``, one row each."""
-        rows = []
+        empty = SparseBatch.from_dicts([])
+        indptr, indices, values = [0], [empty.indices], [empty.values]
         for counts in map(_counted, texts):
-            saturation = self.statistics.saturation(counts.total())
-            known = {term: count for term, count in counts.items() if term in self._idf}
+            known = {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
             self.dropped += len(counts) - len(known)
-            rows.append({term: self._idf[term] * count / (count + saturation) for term, count in known.items()})
-        return SparseBatch.from_dicts(rows, terms=self.terms)
+            numbers = np.array(sorted(known), np.int32)
+            frequencies = np.array([known[number] for number in numbers.tolist()], np.float64)
+            saturation = self.statistics.saturation(counts.total())
+            values.append((self._idf[numbers] * frequencies / (frequencies + saturation)).astype(np.float32))
+            indices.append(numbers)
+            indptr.append(indptr[-1] + len(numbers))
+        return SparseBatch(np.array(indptr, np.int64), np.concatenate(indices), np.concatenate(values), self.terms)
 
 
 def _counted(text: str) -> Counter[str]:

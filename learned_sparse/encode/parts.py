@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -28,7 +27,6 @@ from learned_sparse.jsonvector.manifest import (
     check_together,
     differences,
 )
-from learned_sparse.jsonvector.writer import PartFile, open_part
 
 _PATHS = frozenset({"expanded", "revision"})
 """Options that may change when a run is resumed: fingerprints and the description of the encoder have their effect."""
@@ -62,7 +60,7 @@ class PartFolder:
 
     def __init__(self, folder: Path, *, compress: bool = False, overwrite: bool = False) -> None:
         """``overwrite``: the output of an earlier run is removed before the first part is written."""
-        self.folder, self._compress, self._overwrite = folder, compress, overwrite
+        self.folder, self.compress, self._overwrite = folder, compress, overwrite
         self._stored: Manifest | None = None
         """Manifest of the earlier run that this one continues."""
 
@@ -121,11 +119,7 @@ class PartFolder:
 
     def file(self, number: int) -> Path:
         """Vectors of part ``number``."""
-        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self._compress else ''}"
-
-    def open(self, number: int) -> contextlib.AbstractContextManager[PartFile]:
-        """Open the file of part ``number`` for writing."""
-        return open_part(self.file(number), compress=self._compress)
+        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self.compress else ''}"
 
     def record(
         self, number: int, documents: Sequence[Document], digest: str, counts: Counts, manifest: Manifest

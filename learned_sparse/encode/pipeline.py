@@ -28,7 +28,7 @@ from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, PartRecord, check_output
 from learned_sparse.jsonvector.manifest import Counts, Manifest, versions
-from learned_sparse.jsonvector.writer import PartFile
+from learned_sparse.jsonvector.writer import PartFile, open_part
 
 if TYPE_CHECKING:
     from learned_sparse.collections.segments import Segmentation
@@ -249,7 +249,8 @@ class Pipeline:
     def _write(self, item: Slice, weights: SparseBatch, counts: Counts, manifest: Manifest) -> None:
         """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""
         if item.start == 0:
-            self._file, self._counts = self._open_file.enter_context(self._parts.open(item.part)), []
+            file = open_part(self._parts.file(item.part), compress=self._parts.compress)
+            self._file, self._counts = self._open_file.enter_context(file), []
         for start in range(0, len(item.documents), WRITE_ROWS):
             some = item.documents[start : start + WRITE_ROWS]
             ids = [document.id for document in some]

@@ -177,29 +177,21 @@ class Manifest:
     def finish(self, folder: Path, parts: Iterable[Part], counts: Counts, warnings: Iterable[str] = ()) -> Manifest:
         """Write and return the complete manifest: this one with the outcome of an encoding.
 
-        ``warnings`` are added to those about the counts of documents.
+        ``warnings`` are for the user to read before indexing, as are those that the counts of documents give.
         """
-        more = self.document_warnings(counts) if self.kind == "documents" else ()
-        finished = dataclasses.replace(
-            self, complete=True, parts=tuple(parts), counts=counts, warnings=(*warnings, *more)
-        )
-        finished.save(folder)
-        return finished
-
-    def document_warnings(self, counts: Counts) -> Iterator[str]:
-        """Warnings about encoded documents with ``counts``, for the user to read before indexing.
-
-        A score is at most the largest sum of impacts of a document times the largest impact of a query.
-        """
-        query = self.query_quantizer
+        messages, query = list(warnings), self.query_quantizer
+        # A score is at most the largest sum of impacts of a document times the largest impact of a query.
         bound = counts.largest_sum * (1 if query is None or query.bits is None else query.largest)
-        if self.scoring == "impact" and bound > EXACT_FLOATS:
-            yield (
+        if self.kind == "documents" and self.scoring == "impact" and bound > EXACT_FLOATS:
+            messages.append(
                 f"scores may reach {bound:,}; above {EXACT_FLOATS:,} Lucene's float scores are not exact, and "
                 "documents with nearly equal scores may change places: quantise with a smaller factor or fewer bits"
             )
-        if counts.written and counts.empty_vectors == counts.written:
-            yield "every vector is empty: no query will find anything; is the checkpoint trained?"
+        if self.kind == "documents" and counts.written and counts.empty_vectors == counts.written:
+            messages.append("every vector is empty: no query will find anything; is the checkpoint trained?")
+        finished = dataclasses.replace(self, complete=True, parts=tuple(parts), counts=counts, warnings=tuple(messages))
+        finished.save(folder)
+        return finished
 
     def check(self, folder: Path, *, hashes: bool = True) -> None:
         """Raise at the first of ``problems``."""

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,13 @@ def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, 
       looks queries up by their stripped text, so a text that occurs twice is written once.
     """
     check_impacts([query.id for query in queries], impacts, terms)
-    _check_queries(queries)
+    seen: set[str] = set()
+    for query in queries:
+        if query.id in seen:
+            raise LearnedSparseError(f"query {query.id!r} occurs twice; remove one of the two")
+        seen.add(query.id)
+        if any(character in query.text for character in "\t\n\r"):
+            raise LearnedSparseError(f"query {query.id!r}: a topics file cannot hold the tab or line end in its text")
     rows = [impacts.row(row) for row in range(len(queries))]
     with atomic_write(folder / TOPICS) as file:
         for query, row in zip(queries, rows, strict=True):
@@ -107,41 +112,34 @@ def read_query_vectors(path: Path, quantizer: Quantizer | None = None) -> dict[s
         if quantizer is not None:
             raise LearnedSparseError(f"{path}: repeats terms as often as their impacts; omit --quantization-factor")
         return read_topics(path)
-    queries = {name: weights for name, weights, _ in read_objects([path], weights=True)}
+    queries = {}
+    for name, weights, _ in read_objects([path], weights=True):
+        if quantizer is None and (term := next((term for term in weights if type(weights[term]) is not int), None)):
+            raise LearnedSparseError(
+                f"{path}: query {name!r}: {term!r} has the weight {weights[term]!r}, not an integer; give "
+                "--quantization-factor (100 keeps two decimals)"
+            )
+        row = SparseBatch.from_dicts([weights], np.float64)
+        queries[name] = (quantizer or Quantizer(1.0)).quantize(row, [name])[0].row(0)
     if not queries:
         raise LearnedSparseError(f"{path}: no queries")
-    for name, weights in queries.items() if quantizer is None else ():
-        for term, weight in weights.items():
-            if type(weight) is not int:
-                raise LearnedSparseError(
-                    f"{path}: query {name!r}: {term!r} has the weight {weight!r}, not an integer; give "
-                    "--quantization-factor (100 keeps two decimals)"
-                )
-    quantizer = quantizer or Quantizer(1.0)
-    rows = {name: SparseBatch.from_dicts([weights], np.float64) for name, weights in queries.items()}
-    return {name: quantizer.quantize(row, [name])[0].row(0) for name, row in rows.items()}
+    return queries
 
 
-def check_queries(queries: Path, vectors: Path | Manifest) -> None:
+def check_queries(queries: Path, vectors: Manifest) -> None:
     """Raise if encoded ``queries`` (a folder or its ``queries.tsv``) are of another model than ``vectors``.
 
-    Does nothing unless both have manifests.
+    Does nothing if the queries have no manifest, or the manifest of the vectors has no query encoder.
     """
     queries = queries if queries.is_dir() else queries.parent
-    if isinstance(vectors, Path):
-        if not (vectors / MANIFEST).is_file():
-            return
-        vectors = Manifest.load(vectors)
     if vectors.query_encoder is None or not (queries / MANIFEST).is_file():
         return
-    if changed := differences(_model(vectors.query_encoder), _model(Manifest.load(queries).encoder)):
+    sides = vectors.query_encoder, Manifest.load(queries).encoder
+    keys = ("architecture", "weights_sha256", "tokenizer_sha256", "hybrid")
+    if changed := differences(*({key: side.get(key) for key in keys} for side in sides)):
         raise LearnedSparseError(
             f"{queries}: not encoded by the model of the documents ({as_text(changed)}); encode the queries again"
         )
-
-
-def _model(description: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: description.get(key) for key in ("architecture", "weights_sha256", "tokenizer_sha256", "hybrid")}
 
 
 def renamed_ids(ids: Sequence[str]) -> list[str]:
@@ -158,13 +156,3 @@ def renamed_ids(ids: Sequence[str]) -> list[str]:
         f"({len(renamed)} such ids), so that its runs do not match the judgements; learned_sparse.search keeps ids"
         for name in renamed[:1]
     ]
-
-
-def _check_queries(queries: Sequence[Query]) -> None:
-    seen: set[str] = set()
-    for query in queries:
-        if query.id in seen:
-            raise LearnedSparseError(f"query {query.id!r} occurs twice; remove one of the two")
-        seen.add(query.id)
-        if any(character in query.text for character in "\t\n\r"):
-            raise LearnedSparseError(f"query {query.id!r}: a topics file cannot hold the tab or line end in its text")

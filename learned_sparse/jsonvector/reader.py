@@ -80,7 +80,12 @@ class LineReader:
             return {}
         impacts = vector.values()
         if set(map(type, impacts)) != {int} or min(impacts) < 1 or max(impacts) > MAX_IMPACT:
-            raise BadLineError(_wrong_impact(vector))
+            term, value = next((t, v) for t, v in vector.items() if type(v) is not int or not 1 <= v <= MAX_IMPACT)
+            way_out = "; learned_sparse.index --quantize turns weights into impacts" if type(value) is float else ""
+            raise BadLineError(
+                f"{term!r} has the impact {value!r}, not an integer from 1 to {MAX_IMPACT}; Anserini would cut or drop "
+                f"it{way_out}"
+            )
         self._check_terms(vector)
         return vector
 
@@ -174,15 +179,6 @@ def vector_files(path: Path) -> list[Path]:
 def numbered_lines(file: Path) -> Generator[tuple[int, bytes], None, None]:
     """``raw_lines`` of core without blank lines."""
     yield from ((number, line) for number, line in raw_lines(file) if not line.isspace())
-
-
-def _wrong_impact(vector: dict[str, Any]) -> str:
-    term, value = next((t, v) for t, v in vector.items() if type(v) is not int or not 1 <= v <= MAX_IMPACT)
-    way_out = "; learned_sparse.index --quantize turns weights into impacts" if type(value) is float else ""
-    return (
-        f"{term!r} has the impact {value!r}, not an integer from 1 to {MAX_IMPACT}; Anserini would cut or drop it"
-        f"{way_out}"
-    )
 
 
 def frequent_terms(frequencies: Mapping[str, int], documents: int, share: float) -> dict[str, int]:

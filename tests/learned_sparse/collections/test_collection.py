@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from pathlib import Path
 
@@ -11,15 +10,10 @@ import pytest
 from learned_sparse.collections.collection import DATA_VARIABLE, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
+from tests.learned_sparse.collections.written import write
 
 CORPUS = '{"_id": "d1", "title": "T", "text": "one"}\n{"_id": "d2", "title": "", "text": "two"}\n'
 QUERIES = '{"_id": "q1", "text": "first"}\n{"_id": "q2", "text": "second"}\n{"_id": "q3", "text": "unjudged"}\n'
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return path
 
 
 @pytest.fixture

@@ -20,14 +20,10 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import is_name, locked
 from learned_sparse.core.records import Document, Query
 from tests.catalogue_data import catalogued
+from tests.learned_sparse.collections.written import write
 from tests.toy_data import TEXTS
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_without_ir_datasets_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eval.measures import parse_measure
-from learned_sparse.collections.catalogue import folder_name, name_of_folder
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import is_name
 
 BEIR = {
     "trec-covid", "nfcorpus", "bioasq", "nq", "hotpotqa", "fiqa", "signal1m", "trec-news", "robust04", "arguana",
@@ -24,7 +20,6 @@ BEIR = {
     )),
 }  # fmt: skip
 OTHERS = {"msmarco-v1-passage", "msmarco-v1-doc", "msmarco-mini", "trec-car", "pydoc"}
-NAMES = st.text(st.sampled_from("a.--_:/\\ <|%é→*"), min_size=1, max_size=8)
 
 
 def test_all_descriptions_are_shipped() -> None:
@@ -76,17 +71,6 @@ def test_one_file_describes_a_collection_for_each_key() -> None:
     assert test.expected[0].scores == {"nDCG@10": 0.2901, "R@100": 0.6119, "R@1000": 0.8174}
     with pytest.raises(LearnedSparseError, match=r"collection 'cqadupstack': no such file, .*; did you mean"):
         load_collection("cqadupstack")
-
-
-@given(NAMES, NAMES)
-def test_a_name_of_the_catalogue_is_recovered_from_its_folder(first: str, second: str) -> None:
-    """``:`` and ``/`` give the same folder; no name in the catalogue has a ``:``."""
-    folder = folder_name(f"ir_datasets:{first}")
-    assert is_name(folder)
-    assert PureWindowsPath(folder).parts == (folder,)
-    first, second = first.replace(":", "/"), second.replace(":", "/")
-    assert name_of_folder(folder) == f"ir_datasets:{first}"
-    assert (folder == folder_name(f"ir_datasets:{second}")) is (first == second)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a\\b", "c:", "a.", "what?", "a\nb"])

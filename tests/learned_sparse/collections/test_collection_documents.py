@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 from learned_sparse.collections.documents import DocumentReader, read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED, Document
+from tests.learned_sparse.collections.written import IDS, write
 
-IDS = st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
-    lambda name: name.split() == [name]
-)
 ANY = st.characters(exclude_characters=EXPANDED, exclude_categories=["Cs"])
 TEXTS = st.text(ANY, min_size=1, max_size=40).filter(lambda text: text.strip())
 
@@ -32,13 +29,6 @@ BAD = [
     ("c.jsonl", "not UTF-8", b'{"id": "d2", "contents": "caf\xe9"}', "byte 0xe9 at column 30"),
     ("c.tsv", "missing id", "\ttwo", ""),
 ]
-
-
-def write(path: Path, *lines: str | bytes) -> Path:
-    content = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
 
 
 def texts(reader: DocumentReader) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED, Query
+from tests.learned_sparse.collections.written import IDS, write
 
-IDS = st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
-    lambda name: name.split() == [name]
-)
 ANY = st.characters(exclude_characters=f"\t\n\r{EXPANDED}", exclude_categories=["Cs"])
 TEXTS = st.text(ANY, min_size=1, max_size=40).map(str.strip)
 
@@ -62,12 +59,6 @@ COVID = """<topics task="COVIDSearch" batch="5">
 WEB = """<?xml version="1.0" encoding="UTF-8"?>
 <topics><topic number="51" type="faceted"><title>horse <b>hooves</b></title></topic></topics>
 """
-
-
-def write(path: Path, text: str | bytes) -> Path:
-    data = text if isinstance(text, bytes) else text.encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 @pytest.mark.parametrize(

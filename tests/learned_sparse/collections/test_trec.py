@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,10 @@ from hypothesis import strategies as st
 
 from learned_sparse.collections.trec import ranked, read_qrels, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
+from tests.learned_sparse.collections.written import IDS, write
 
-IDS = st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
-    lambda name: name.split() == [name]
-)
 SCORES = st.one_of(st.integers(-(10**6), 10**6).map(float), st.floats(-1000, 1000).map(lambda score: round(score, 6)))
 RUNS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=6), max_size=4)
-
-
-def write(path: Path, text: str | bytes) -> Path:
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
 
 
 @pytest.mark.parametrize(
@@ -38,7 +30,7 @@ def write(path: Path, text: str | bytes) -> Path:
 def test_every_format_of_judgements_gives_the_same(tmp_path: Path, text: str) -> None:
     expected = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": -2}}
     assert read_qrels(write(tmp_path / "qrels.tsv", text)) == expected
-    assert read_qrels(write(tmp_path / "qrels.tsv.gz", gzip.compress(text.encode()))) == expected
+    assert read_qrels(write(tmp_path / "qrels.tsv.gz", text)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
-"""Files and folders are whole or absent after errors, kills and full disks."""
+"""Files and folders are whole or absent after errors, kills and full disks, and have one writer at a time."""
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, new_file, new_folder, read_json, write_json
+from learned_sparse.core.files import atomic_write, locked, new_file, new_folder, read_json, restore_folder, write_json
 
 KILLED = """
 import os, signal, sys
@@ -30,6 +34,14 @@ def main(argv):
         file.write(b"x" * 10_000)  # less than the buffer and more than fits: the error comes from flush
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 run_main(main)
+"""
+
+HOLDER = """
+import sys, time
+from learned_sparse.core.files import locked
+with locked(sys.argv[1]):
+    print("locked", flush=True)
+    time.sleep(60)
 """
 
 json_values = st.recursive(
@@ -135,3 +147,71 @@ def test_unreadable_json(tmp_path: Path, content: bytes | None, message: str) ->
     with pytest.raises(LearnedSparseError) as error:
         read_json(path)
     assert str(error.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_a_folder_that_a_killed_writer_has_moved_aside_is_restored(tmp_path: Path) -> None:
+    path, aside = tmp_path / "index", tmp_path / ".index.replaced"
+    aside.mkdir()
+    (aside / "file").write_text("old")
+    with locked(path):  # its writer is alive
+        restore_folder(path)
+        assert not path.exists()
+    restore_folder(path)
+    assert (path / "file").read_text() == "old"
+    aside.mkdir()  # killed after the new folder had its name
+    with new_folder(path) as folder:
+        (folder / "file").write_text("new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["index"]
+    assert (path / "file").read_text() == "new"
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "vectors"
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "locked\n"
+        with pytest.raises(LearnedSparseError, match="vectors: another command writes here; wait"), locked(path):
+            pass
+        with locked(tmp_path / "vectors-shard-1-of-2"), locked(tmp_path / "vector"):  # other outputs are free
+            pass
+        process.kill()
+        process.wait()
+    assert (tmp_path / ".vectors.lock").is_file()
+    with locked(tmp_path / "nothing" / ".." / "vectors"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+    """Each thread increments a number 50 times; without a lock, increments are lost."""
+    path = tmp_path / "count"
+    path.write_text("0")
+
+    def count() -> None:
+        for _ in range(50):
+            with locked(path, wait=True):
+                path.write_text(str(int(path.read_text()) + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() == "200"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("module", ["fcntl.flock", "os.open"])
+def test_a_folder_that_cannot_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, module: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EACCES if module == "os.open" else errno.ENOLCK, "refused")
+
+    (tmp_path / "mounted").mkdir()
+    monkeypatch.setattr(module, refuse)
+    with locked(tmp_path / "mounted") as lock:
+        assert not lock
+    assert "mounted: not locked (" in caplog.text
+    assert "make sure that no other command writes there" in caplog.text

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode import parts, pipeline
+from learned_sparse.encode import pipeline
 from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.writer import open_part
 from tests.fake_encoder import FakeEncoder, install_loader
 
 
@@ -43,17 +44,14 @@ def encode(corpus: Path, out: Path, *more: str) -> Manifest:
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, corpus: Path, out: Path) -> dict[str, bytes]:
     """Encode until the third part; the files of the first two."""
-    real, opened = parts.PartFolder.open, 0
 
-    def stop_at_third(folder: Any, number: int) -> Any:
-        nonlocal opened
-        opened += 1
-        if opened == 3:
+    def stop_at_third(path: Path, *, compress: bool) -> Any:
+        if path.name == "part-00002.jsonl":
             raise KeyboardInterrupt
-        return real(folder, number)
+        return open_part(path, compress=compress)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts.PartFolder, "open", stop_at_third)
+        patch.setattr(pipeline, "open_part", stop_at_third)
         with pytest.raises(KeyboardInterrupt):
             encode(corpus, out)
     written = {name: data for name, data in files(out).items() if "part-" in name}

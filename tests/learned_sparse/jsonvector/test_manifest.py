@@ -75,8 +75,8 @@ def test_problems(manifest: Manifest, tmp_path: Path) -> None:
     assert "not complete" in next(iter(dataclasses.replace(manifest, complete=False).problems(tmp_path)))
 
 
-def test_warning_about_scores_beyond_exact_floats(manifest: Manifest) -> None:
+def test_warning_about_scores_beyond_exact_floats(manifest: Manifest, tmp_path: Path) -> None:
     binary = dataclasses.replace(manifest, query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
-    assert list(binary.document_warnings(Counts(largest_sum=2**24))) == []
-    assert "16,777,217" in next(binary.document_warnings(Counts(largest_sum=2**24 + 1)))
-    assert "4,278,190,080" in next(manifest.document_warnings(Counts(largest_sum=2**24)))  # 255 times as much
+    assert binary.finish(tmp_path, (), Counts(largest_sum=2**24)).warnings == ()
+    assert "16,777,217" in binary.finish(tmp_path, (), Counts(largest_sum=2**24 + 1)).warnings[0]
+    assert "4,278,190,080" in manifest.finish(tmp_path, (), Counts(largest_sum=2**24)).warnings[0]  # 255 times as much

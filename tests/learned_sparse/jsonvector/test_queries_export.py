@@ -101,11 +101,12 @@ def test_topics_compressed_missing_or_not_utf8(tmp_path: Path) -> None:
 
 def test_queries_belong_to_their_manifest_and_to_the_documents(tmp_path: Path) -> None:
     model = {"architecture": "words", "tokenizer_sha256": "1", "settings": {"query_k": 5}}
-    vectors = write_folder(tmp_path / "vectors", {"d1": {"a": 1}}, query_encoder={**model, "settings": {}})
+    folder = write_folder(tmp_path / "vectors", {"d1": {"a": 1}}, query_encoder={**model, "settings": {}})
+    vectors = Manifest.load(folder)
     write(tmp_path / "queries", {"q1": {"a": 1}})
     check_queries(tmp_path / "queries", vectors)  # no manifest: nothing is known
     part = Part(file="queries.tsv", documents=1, sha256=sha256(tmp_path / "queries" / "queries.tsv"))
-    manifest = dataclasses.replace(Manifest.load(vectors), kind="queries", encoder=model, parts=(part,))
+    manifest = dataclasses.replace(vectors, kind="queries", encoder=model, parts=(part,))
     manifest.save(tmp_path / "queries")
     check_queries(tmp_path / "queries" / "queries.tsv", vectors)
     assert read_topics(tmp_path / "queries") == {"q1": {"a": 1}}
