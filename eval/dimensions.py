@@ -199,7 +199,7 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     """
     if not is_index(paths[0]):
         return count_documents(*paths)
-    from learned_sparse.lucene.reader import every_document_frequency, read_contents, sampled_documents
+    from learned_sparse.lucene.searchers import every_document_frequency, read_contents, sampled_documents
 
     index = only_index(paths)
     frequencies = every_document_frequency(index)
@@ -464,7 +464,7 @@ def _vectors_of(paths: Sequence[Path], ids: Iterable[str]) -> Vectors:
     """Vectors of the documents ``ids``; an error if one of them is missing."""
     wanted = set(ids)
     if is_index(paths[0]):
-        from learned_sparse.lucene.reader import postings_of
+        from learned_sparse.lucene.searchers import postings_of
 
         vectors = postings_of(only_index(paths), wanted)
     else:

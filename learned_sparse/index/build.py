@@ -29,7 +29,7 @@ from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, read_vectors, vector_files
 from learned_sparse.lucene.jvm import anserini_jar, detach_thread
-from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
+from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
 from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, merge_indexes
 
 if TYPE_CHECKING:

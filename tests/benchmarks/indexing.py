@@ -17,7 +17,7 @@ import numpy as np
 
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.build import index_directly
-from learned_sparse.lucene.reader import read_contents
+from learned_sparse.lucene.searchers import read_contents
 from tests.benchmarks import harness
 from tests.learned_sparse.encoded_folder import write_part
 from tests.learned_sparse.lucene.stock_searcher import index_collection

@@ -12,7 +12,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import build
 from learned_sparse.index.build import build_index, delimited, encoded_files, index_directly
-from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
+from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
 from tests.learned_sparse.encoded_folder import write_folder
 
 LARGEST = 2**31 - 1

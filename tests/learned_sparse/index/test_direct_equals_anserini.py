@@ -13,8 +13,14 @@ import pytest
 from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
-from learned_sparse.lucene.reader import every_document_frequency, open_reader, postings_of, read_contents
-from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
+from learned_sparse.lucene.searchers import (
+    Bm25Searcher,
+    ImpactSearcher,
+    every_document_frequency,
+    open_reader,
+    postings_of,
+    read_contents,
+)
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
