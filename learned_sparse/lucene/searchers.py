@@ -79,8 +79,17 @@ class ImpactSearcher:
         return float(self._call(self._calls.score, *_terms_and_impacts(query), document_id))
 
     def postings(self, ids: Iterable[str]) -> dict[str, dict[str, int]]:
-        """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by one pass over all its terms."""
-        return read_postings(self._reader, ids)
+        """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all its terms."""
+        ids, vectors = list(ids), dict[str, dict[str, int]]()
+        for start in range(0, len(ids), _CHUNK_SIZE):
+            chunk = ids[start : start + _CHUNK_SIZE]
+            for line in _lines(self._calls.postings(self._reader, chunk)):
+                position, _, posting = line.partition("\t")
+                vector = vectors.setdefault(chunk[int(position)], {})
+                if posting:
+                    impact, _, term = posting.partition("\t")
+                    vector[term] = int(impact)
+        return vectors
 
     def check(self) -> None:
         """Raise if a file of the index differs from its checksum; takes about a second for each gigabyte."""
@@ -214,24 +223,9 @@ def every_document_frequency(index: Path) -> dict[str, int]:
 
 
 def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
-    """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all terms of the index."""
-    with contextlib.closing(open_reader(index)) as reader:
-        return read_postings(reader, ids)
-
-
-def read_postings(reader: Any, ids: Iterable[str]) -> dict[str, dict[str, int]]:
-    """``postings_of`` an index that ``open_reader`` has opened; several threads may share the reader."""
-    ids = list(ids)
-    vectors: dict[str, dict[str, int]] = {}
-    for start in range(0, len(ids), _CHUNK_SIZE):
-        chunk = ids[start : start + _CHUNK_SIZE]
-        for line in _lines(lucene_calls().postings(reader, chunk)):
-            position, _, posting = line.partition("\t")
-            vector = vectors.setdefault(chunk[int(position)], {})
-            if posting:
-                impact, _, term = posting.partition("\t")
-                vector[term] = int(impact)
-    return vectors
+    """``ImpactSearcher.postings`` of an index."""
+    with ImpactSearcher(index) as searcher:
+        return searcher.postings(ids)
 
 
 def sampled_documents(index: Path, sample: int) -> list[list[str]]:
