@@ -18,8 +18,8 @@ from learned_sparse.core.records import Query
 from learned_sparse.lucene.jvm import (
     BM25_SIMILARITY,
     IMPACT_SIMILARITY,
-    detach_thread,
     english_analyzer,
+    java_thread,
     lucene_calls,
     start_jvm,
 )
@@ -66,10 +66,8 @@ class ImpactSearcher:
             return {query_id: self.search(query, k) for query_id, query in queries.items()}
 
         def search(query: Any) -> Hits:
-            try:
+            with java_thread():
                 return self.search(query, k)
-            finally:
-                detach_thread()
 
         with ThreadPoolExecutor(threads) as pool:
             return dict(zip(queries, pool.map(search, queries.values()), strict=True))
