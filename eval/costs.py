@@ -27,8 +27,7 @@ from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
 from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.reader import read_vectors
-from learned_sparse.lucene.reader import document_frequencies, read_contents
-from learned_sparse.lucene.searchers import english_tokens
+from learned_sparse.lucene.searchers import document_frequencies, english_tokens, read_contents
 from learned_sparse.search.engines import VectorSearcher, load_backend
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder

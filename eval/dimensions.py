@@ -200,7 +200,7 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     """
     if (index := lucene_index(paths)) is None:
         return count_documents(*paths)
-    from learned_sparse.lucene.reader import every_document_frequency, read_contents, sampled_documents
+    from learned_sparse.lucene.searchers import every_document_frequency, read_contents, sampled_documents
 
     frequencies = every_document_frequency(index)
     frequencies.pop(EMPTY_TERM, None)
@@ -458,7 +458,7 @@ def _vectors_of(paths: Sequence[Path], ids: Iterable[str]) -> Vectors:
     """Vectors of the documents ``ids``; an error if one of them is missing."""
     wanted = set(ids)
     if index := lucene_index(paths):
-        from learned_sparse.lucene.reader import postings_of
+        from learned_sparse.lucene.searchers import postings_of
 
         vectors = postings_of(index, wanted)
     else:

@@ -13,7 +13,6 @@ import orjson
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
 from learned_sparse.core.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
 from learned_sparse.index.build import VectorFiles, open_vectors
-from learned_sparse.jsonvector.manifest import parts_sha256
 from learned_sparse.jsonvector.reader import read_vectors
 
 Vector = Mapping[str, int]
@@ -94,13 +93,6 @@ class Documents:
             for _, line in read_lines(file):
                 with contextlib.suppress(BadLineError):
                     yield json_object(line)
-
-    def provenance(self) -> dict[str, object]:
-        """Collection, model and checksums, as far as a manifest records them."""
-        return {
-            "collection": manifest.collection, "model": manifest.model, "checkpoint": manifest.checkpoint,
-            "parts_sha256": parts_sha256(self.vectors.manifests),
-        } if (manifest := next(iter(self.vectors.manifests), None)) else {}  # fmt: skip
 
 
 def numbered(vectors: Iterable[tuple[str, Vector]], terms: Sequence[str]) -> Iterator[tuple[str, list[int], list[int]]]:

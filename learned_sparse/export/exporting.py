@@ -14,7 +14,7 @@ from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.export import inverted, servers, tables
 from learned_sparse.export.documents import FIELD, VOCABULARY, Documents, Vector
-from learned_sparse.jsonvector.manifest import EXACT_FLOATS
+from learned_sparse.jsonvector.manifest import EXACT_FLOATS, parts_sha256
 from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.writer import new_output
 
@@ -99,8 +99,11 @@ def export_vectors(
         terms: Sequence[str] = _read_vocabulary(vocabulary) if vocabulary else ()
         if vectors:
             documents = Documents.open(vectors, fields)
-            for manifest in documents.vectors.manifests[:1] if queries else ():
-                check_queries(queries or Path(), manifest)
+            for manifest in documents.vectors.manifests[:1]:
+                record["source"] = {key: getattr(manifest, key) for key in ("collection", "model", "checkpoint")}
+                record["source"]["parts_sha256"] = parts_sha256(documents.vectors.manifests)
+                if queries:
+                    check_queries(queries, manifest)
             if documents.largest_impact > target.largest:
                 raise LearnedSparseError(
                     f"the largest impact is {documents.largest_impact:,}, and {name} holds integers up to "
@@ -109,8 +112,8 @@ def export_vectors(
             terms = documents.terms
             if target.vocabulary:
                 (folder / target.vocabulary).write_bytes("".join(f"{term}\n" for term in terms).encode())
-            counts = {"documents": documents.count, "postings": documents.postings, "source": documents.provenance()}
-            record |= counts | (target.documents(documents, folder) or {})
+            record |= {"documents": documents.count, "postings": documents.postings}
+            record |= target.documents(documents, folder) or {}
         if queries:
             rows: Mapping[str, Vector] = read_topics(queries)
             if target.vocabulary:

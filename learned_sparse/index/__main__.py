@@ -98,7 +98,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.bm25:
         summary = _bm25(options, collection, index)
     else:
-        vectors = _files(options, options.input or encoded_folders(name, model, "--input", options.collection))
+        folders = options.input or encoded_folders(name, model, "--input", options.collection)
+        plain = options.quantize or options.no_manifest
+        vectors = plain_files(_quantized(options, folders)) if plain else open_vectors(folders)
         if options.verify:
             compared, wrong = check_index(vectors, index, options.verify)
             print("\n  ".join([f"{index}: {compared}", *wrong[:MAX_SHOWN]]))
@@ -109,10 +111,10 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _files(options: argparse.Namespace, folders: Sequence[Path]) -> VectorFiles:
-    """The vectors in ``folders``; with ``--quantize``, their impacts, which are written first."""
+def _quantized(options: argparse.Namespace, folders: Sequence[Path]) -> Sequence[Path]:
+    """``folders``; with ``--quantize``, the folder with their impacts, which are written first."""
     if not options.quantize:
-        return plain_files(folders) if options.no_manifest else open_vectors(folders)
+        return folders
     from learned_sparse.jsonvector.weights import quantize_vectors
 
     how = {"bits": options.bits, "factor": options.quantization_factor, "overwrite": options.overwrite}
@@ -122,7 +124,7 @@ def _files(options: argparse.Namespace, folders: Sequence[Path]) -> VectorFiles:
         f"quantisation factor {quantizer.scale:.6g}, {counts.clipped:,} weights clipped, {counts.lost_to_rounding:,} "
         "lost to rounding"
     )
-    return plain_files([options.quantize])
+    return [options.quantize]
 
 
 def _vectors(options: argparse.Namespace, vectors: VectorFiles, index: Path, engine: Engine | None) -> str:

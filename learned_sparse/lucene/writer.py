@@ -27,7 +27,7 @@ _MAX_TOKEN_LENGTH = 1_024  # of a term, the delimiter and the impact; Lucene's d
 class LuceneWriter:
     """Write an index of one segment. Use it in a ``with`` block: an error inside drops everything that was written.
 
-    Several threads may call ``add`` at the same time; each calls ``detach_thread`` when it ends.
+    Several threads may call ``add`` at the same time; each works in a ``java_thread`` block.
     """
 
     def __init__(self, index: Path, *, impact: bool, text: bool = False, heap: str | None = None) -> None:

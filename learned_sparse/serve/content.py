@@ -7,8 +7,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.inspect.explanation import Inspection, TextView
 from learned_sparse.inspect.inspection import IndexInspector
+from learned_sparse.lucene.jvm import java_thread
 from learned_sparse.search.searching import MaxP
 
 DEPTH = 1000
@@ -38,7 +38,10 @@ class UnknownNameError(LearnedSparseError):
 
 
 class System:
-    """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
+    """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use.
+
+    The threads of a server come and go, so that each call leaves Java at its end.
+    """
 
     def __init__(self, name: str, inspector: IndexInspector) -> None:
         self.name, self.index, self.inspector = name, inspector.index, inspector
@@ -52,7 +55,7 @@ class System:
         The first time is None for plain text, which Lucene analyses while it searches.
         """
         rows, encode_ms = dict[str, Any](queries), None
-        with _java_thread():
+        with java_thread():
             started = time.perf_counter()
             if self.scoring != "bm25-text":
                 encoded = self.inspector.query_encoder().encode_batch(list(queries.values()))
@@ -65,12 +68,12 @@ class System:
 
     def text(self, text: str, side: Side) -> TextView:
         """Terms and weights of any text."""
-        with _java_thread():
+        with java_thread():
             return self.inspector.text(text, side)
 
     def explain(self, query: str, document: str) -> Inspection:
         """The score of a document for a query, term by term."""
-        with _java_thread():
+        with java_thread():
             inspection = self.inspector.pair(query, document)
         return replace(inspection, index=self.name)  # the folder is not for everybody
 
@@ -197,17 +200,6 @@ class Content:
         if self.judged is None:
             raise UnknownNameError("there are no judged queries here; start the server with --collection and --split")
         return self.judged
-
-
-@contextmanager
-def _java_thread() -> Iterator[None]:
-    """Detach the thread from the JVM afterwards: the threads of a server come and go, and Java keeps attached ones."""
-    from learned_sparse.lucene.jvm import detach_thread
-
-    try:
-        yield
-    finally:
-        detach_thread()
 
 
 def _identity(index: Path) -> tuple[int, int] | None:

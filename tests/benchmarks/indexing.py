@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.index.build import index_directly
-from learned_sparse.lucene.reader import read_contents
+from learned_sparse.lucene.searchers import read_contents
 from tests.benchmarks import harness
 from tests.benchmarks.searching import SEED, vectors, write_vectors
 from tests.learned_sparse.lucene.stock_searcher import index_collection

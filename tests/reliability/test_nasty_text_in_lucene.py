@@ -8,8 +8,7 @@ import pytest
 
 from learned_sparse.core.records import Document, Query
 from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.lucene.reader import postings_of
-from learned_sparse.lucene.searchers import ImpactSearcher, search_bm25
+from learned_sparse.lucene.searchers import ImpactSearcher, postings_of, search_bm25
 from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection

@@ -38,15 +38,6 @@ def test_counts_and_files_are_recorded(
     assert read_json(output / RECORD) == record
 
 
-def test_changed_vectors_are_refused(tmp_path: Path) -> None:
-    vectors, _ = save(tmp_path)
-    part = vectors / "vectors/part-00001.jsonl"
-    part.write_bytes(part.read_bytes().replace(b'"t1":', b'"t77":', 1))
-    with pytest.raises(LearnedSparseError, match=r"part-00001\.jsonl: not the bytes the manifest records"):
-        export_vectors("pisa", tmp_path / "out", vectors=[vectors])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["queries", "vectors"]
-
-
 def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
     vectors, queries = save(tmp_path)
     manifest = Manifest.load(vectors)
@@ -90,10 +81,8 @@ def test_what_an_engine_would_round_or_cut_is_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--format ciff --output {output}", "nothing to export"),
         ("--format pisa --queries {queries} --output {output}", "give --vocabulary fwd.terms of their documents"),
         ("--format opensearch --queries {queries} --vocabulary x --output {output}", "writes the terms .* itself"),
-        ("--format parquet --vectors {vectors} --vocabulary {missing} --output {output}", "writes the terms .* itself"),
         ("--format parquet --queries {queries} --vocabulary {missing} --output {output}", "missing: no such file"),
         ("--format ciff --vectors {vectors} --collection c --output {output}", "are for the vectors and queries of"),
     ],

@@ -14,7 +14,8 @@ from learned_sparse.index import build
 from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
-from learned_sparse.lucene.reader import (
+from learned_sparse.lucene.searchers import (
+    ImpactSearcher,
     IndexContents,
     document_frequencies,
     every_document_frequency,
@@ -22,7 +23,6 @@ from learned_sparse.lucene.reader import (
     read_contents,
     sampled_documents,
 )
-from learned_sparse.lucene.searchers import ImpactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 
 VECTORS: dict[str, dict[str, int]] = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import build
-from learned_sparse.index.build import build_index, delimited, encoded_files, index_directly
-from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
+from learned_sparse.index.build import build_index, delimited, index_directly
+from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
 from tests.learned_sparse.encoded_folder import write_folder
 
 LARGEST = 2**31 - 1
@@ -39,7 +39,6 @@ def test_a_vector_is_written_term_by_term(vector: dict[str, int]) -> None:
     [
         ("{", "not JSON"),
         ('{"id": "x", "vector": {}}', "empty"),
-        ('{"id": "x", "vector": {"a": "3"}}', "'3'"),
         ('{"id": "x", "vector": {"a": 1, "b": 0}}', "'b' has the impact 0"),
         ('{"id": "x", "vector": {"a\\u0001": 2}}', "holds the character .* rename"),
         (f'{{"id": "x", "vector": {{"a": {LARGEST}, "b": 1}}}}', "of 'x' add up to 2,147,483,648, .* Lucene holds"),
@@ -53,16 +52,14 @@ def test_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> N
 @pytest.mark.jvm
 def test_the_largest_impacts(tmp_path: Path) -> None:
     largest, empty = f'{{"id": 7, "vector": {{"a": {LARGEST}}}}}', f'{{"id": "e", "vector": {{"{EMPTY_TERM}": 1}}}}'
-    repeated = largest.replace("7", "8", 1)
-    assert indexed(tmp_path, GOOD, largest, empty, repeated) == 2 * LARGEST + 5
-    contents = read_contents(tmp_path / "index")
-    assert contents == IndexContents(4, 4, 5, 2 * LARGEST + 5)
+    assert indexed(tmp_path, GOOD, largest, empty, largest.replace("7", "8", 1)) == 2 * LARGEST + 5
+    assert read_contents(tmp_path / "index") == IndexContents(4, 4, 5, 2 * LARGEST + 5)
     assert postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
 
 
 @pytest.mark.jvm
 def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1} for n in range(900)}, parts=3)])
+    folder = write_folder(tmp_path / "in", {f"d{n}": {"a": 1} for n in range(900)}, parts=3)
     processed = []
 
     def interrupted(vector: dict[str, int]) -> str:
@@ -73,7 +70,7 @@ def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypat
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(build, "delimited", interrupted)
-        build_index(files, tmp_path / "index", threads=2)
+        build_index(folder, tmp_path / "index", threads=2)
     assert len(processed) < 500
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
-    assert build_index(files, tmp_path / "index").facts["documents"] == 900
+    assert build_index(folder, tmp_path / "index").facts["documents"] == 900

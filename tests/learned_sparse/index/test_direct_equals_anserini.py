@@ -12,9 +12,15 @@ import pytest
 
 from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
-from learned_sparse.lucene.reader import every_document_frequency, open_reader, postings_of, read_contents
-from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.lucene.searchers import (
+    Bm25Searcher,
+    ImpactSearcher,
+    every_document_frequency,
+    open_reader,
+    postings_of,
+    read_contents,
+)
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
@@ -44,8 +50,7 @@ def random_vectors(seed: int, documents: int = 60) -> dict[str, dict[str, int]]:
 
 def both_ways(vectors: Vectors, folder: Path, scoring: str) -> tuple[Path, Path]:
     """Paths of the index written directly and of the index written by Anserini."""
-    files = encoded_files([write_folder(folder / "in", vectors, parts=3, scoring=scoring)])
-    build_index(files, folder / "direct")
+    build_index(write_folder(folder / "in", vectors, parts=3, scoring=scoring), folder / "direct")
     words = ["-pretokenized", *["-impact"] * (scoring == "impact")]
     index_collection(folder / "in" / "vectors", folder / "anserini", *words)
     return folder / "direct", folder / "anserini"
@@ -90,7 +95,7 @@ def test_text_is_analysed_as_by_anserini(tmp_path: Path) -> None:
 @pytest.mark.jvm
 def test_one_thread_keeps_the_order_of_the_files(tmp_path: Path) -> None:
     vectors = random_vectors(3, 250)
-    build_index(encoded_files([write_folder(tmp_path / "in", vectors)]), tmp_path / "index", threads=1)
+    build_index(write_folder(tmp_path / "in", vectors), tmp_path / "index", threads=1)
     reader = open_reader(tmp_path / "index")
     names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
     reader.close()

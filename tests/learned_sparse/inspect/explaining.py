@@ -12,7 +12,7 @@ import pytest
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
-from learned_sparse.index.build import build_index, encoded_files
+from learned_sparse.index.build import build_index
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.inspect import inspection
 from learned_sparse.search import query_encoder
@@ -86,7 +86,7 @@ def save_index(folder: Path, **changes: Any) -> Path:
         "input": ({"file": str(corpus), "bytes": corpus.stat().st_size},),
         **changes,
     }
-    build_index(encoded_files([write_folder(folder / "encoded", vectors(), **options)]), folder / "index")
+    build_index(write_folder(folder / "encoded", vectors(), **options), folder / "index")
     return folder / "index"
 
 

@@ -13,8 +13,7 @@ import pytest
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
 from learned_sparse.index.build import build_bm25_index, build_index, delimited
-from learned_sparse.lucene.reader import open_reader
-from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, search_bm25, search_impacts
+from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, open_reader, search_bm25, search_impacts
 from learned_sparse.lucene.writer import LuceneWriter
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene.reader import read_contents
+from learned_sparse.lucene.searchers import read_contents
 from tests.learned_sparse.export.collection import save
 
 OTHER = "LEARNED_SPARSE_OTHER_PYTHON"

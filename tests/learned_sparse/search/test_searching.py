@@ -16,7 +16,7 @@ from learned_sparse import pyserini
 from learned_sparse.collections.trec import read_run, separate_ties
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
+from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.search import __main__ as search
@@ -65,7 +65,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(vectors: Path) -> Path:
-    build_index(encoded_files([vectors]), vectors.parent / "index")
+    build_index(vectors, vectors.parent / "index")
     return vectors.parent / "index"
 
 
@@ -158,7 +158,7 @@ def test_unusual_queries_and_an_index_from_another_tool(
 ) -> None:
     """An index without ``learned_sparse.json`` needs --checkpoint; terms of every document are scored."""
     documents = {"d1": {"all": 1, "日本": 40_000}, "d2": {"all": 2, **WIDE}, "e": {}}
-    build_index(encoded_files([write_folder(tmp_path / "in", documents)]), tmp_path / "index")
+    build_index(write_folder(tmp_path / "in", documents), tmp_path / "index")
     queries = {"007": {"日本": 2, "all": 1}, "7": {"all": 1}, "wide": {**WIDE, "all": 3}, "q4": {"nothing": 1}}
     write_topics(topics, queries)
     expected = {name: hits for name, query in queries.items() if (hits := dot_products(query, documents))}
@@ -181,7 +181,7 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
     words.update(scoring="bm25")
     folder = write_folder(tmp_path / "in", rows, scoring="bm25", query_encoder=description(scoring="bm25"))
     (tmp_path / "terms").mkdir()
-    build_index(encoded_files([folder]), tmp_path / "terms" / "index")
+    build_index(folder, tmp_path / "terms" / "index")
     write_topics(topics, {"q1": {"t1": 2, "t5": 1}, "q2": {"##ing": 1, "the": 1}, "q3": {"hive": 1}, "q4": {"x": 1}})
     names = {}
     for kind, options in (("text", ["--bm25"]), ("terms", ["--bm25", "--pretokenized"])):
@@ -221,7 +221,7 @@ def test_scores_above_24_bits_and_large_impacts_of_queries(
 ) -> None:
     """Lucene's sums are 32-bit floats; a query is never written as repeated terms, which would exhaust memory."""
     vectors = write_folder(tmp_path / "in", {"d1": {"a": 2, "b": 1}, "d2": {"a": 2}, "d3": {"c": 1}})
-    build_index(encoded_files([vectors]), tmp_path / "index")
+    build_index(vectors, tmp_path / "index")
     queries, output = tmp_path / "queries.jsonl", tmp_path / "run"
     options = ["--query-vectors", str(queries), "--output", str(output)]
     queries.write_text('{"id": "q", "vector": {"c": 16777216}}\n')

@@ -73,15 +73,11 @@ def test_hits_are_those_of_the_searchers(client: TestClient, content: Content) -
     assert [(hit["id"], hit["score"]) for hit in words["hits"]] == exact_hits(QUERY)
     assert [hit["text"] for hit in words["hits"]] == [DOCUMENTS[hit["id"]] for hit in words["hits"]]
     assert [(hit["id"], hit["score"]) for hit in bm25["hits"]] == content.systems["bm25"].search({"": QUERY}, 10)[0][""]
-    order = [hit["id"] for hit in bm25["hits"]]
-    assert [hit["ranks"]["bm25"] for hit in words["hits"]] == [
-        order.index(hit["id"]) + 1 if hit["id"] in order else None for hit in words["hits"]
-    ]
-    assert [hit["rank"] for hit in bm25["hits"]] == list(range(1, len(order) + 1))
-    assert words["encode_ms"] > 0
-    assert words["search_ms"] > 0
-    assert bm25["encode_ms"] is None
-    assert answer["relevant"] == []
+    ranks = {hit["id"]: hit["rank"] for hit in bm25["hits"]}
+    assert list(ranks.values()) == list(range(1, len(ranks) + 1))
+    assert [hit["ranks"]["bm25"] for hit in words["hits"]] == [ranks.get(hit["id"]) for hit in words["hits"]]
+    assert min(words["encode_ms"], words["search_ms"], bm25["search_ms"]) > 0
+    assert (bm25["encode_ms"], answer["relevant"]) == (None, [])
     (first,) = ask(client, "/search", query=QUERY, systems=["words"], hits=1)["rankings"][0]["hits"]
     assert first == words["hits"][0] | {"ranks": {}}
 
@@ -131,9 +127,7 @@ def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("/search", {"systems": ["words"]}, 422, "query: Field required"),
         ("/search", SEARCH | {"query": " "}, 422, "query: String should have at least 1 character"),
-        ("/search", SEARCH | {"hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
         ("/search", SEARCH | {"k": 3}, 422, "k: Extra inputs are not permitted"),
         ("/search", SEARCH | {"systems": ["word"]}, 404, "no system 'word'; did you mean 'words'?"),
         ("/explain", {"query": "a", "system": "w" * 1_001, "document": "d"}, 422, "system: String should have at most"),
@@ -153,11 +147,7 @@ def test_bad_requests(client: TestClient, path: str, body: Any, status: int, mes
 
 def test_hostile_text_is_json(client: TestClient) -> None:
     """Names, notes and texts come as JSON only, so that no browser reads them as a page."""
-    for response in (
-        client.get("/systems"),
-        client.post("/encode", json={"text": SCRIPT, "system": "words"}),
-        client.post("/search", json={"query": SCRIPT, "systems": [SCRIPT]}),
-    ):
+    for response in (client.get("/systems"), client.post("/search", json={"query": SCRIPT, "systems": [SCRIPT]})):
         assert response.headers["content-type"] == "application/json"
         assert response.headers["x-content-type-options"] == "nosniff"
         assert "<script>" in response.text
@@ -170,9 +160,8 @@ def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
     for path, text in zip(names, (page, style, script), strict=True):
         response = client.get(path)
         assert response.text == text
-        policy = response.headers["content-security-policy"]
-        assert "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy
-        assert "unsafe" not in policy
+        policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
+        assert response.headers["content-security-policy"].startswith(policy)
     assert [client.get(path).status_code for path in ("/api.py", "/../api.py", "/%2e%2e/api.py")] == [404] * 3
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", page)
     assert not re.search(r"https?:|//\w|url\(|@import", page + style)

@@ -17,7 +17,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
+from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import IndexNote
 from learned_sparse.serve import __main__ as serve
 from tests.learned_sparse.encoded_folder import write_folder
@@ -56,7 +56,7 @@ def test_a_server_on_a_free_port(tmp_path: Path, tiny_bert: Path) -> None:
     vectors, index, bm25 = tmp_path / "vectors", tmp_path / "index", tmp_path / "bm25"
     words = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
     encode.main([*map(str, words), "--dtype", "fp32", "--device", "cpu"])
-    build_index(encoded_files([vectors]), index)
+    build_index(vectors, index)
     build_bm25_index(read_documents(toy / "corpus.jsonl"), bm25)
     with started("--index", f"mine={index}", bm25, "--split", "dev") as (line, messages):
         address = line.split()[0]
@@ -107,7 +107,6 @@ def test_what_is_refused(tmp_home: Path, tmp_path: Path) -> None:
         port = listener.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot listen there" in refused("--index", tmp_path, "--port", str(port))
     for name in ("one", "two"):
-        folder = write_folder(tmp_path / f"{name}-vectors", {"d": {"a": 1}}, collection=name)
-        build_index(encoded_files([folder]), tmp_path / name)
+        build_index(write_folder(tmp_path / f"{name}-vectors", {"d": {"a": 1}}, collection=name), tmp_path / name)
     message = refused("--index", tmp_path / "one", tmp_path / "two", "--port", "0")
     assert message == "indexes of different collections (one, two); show one collection at a time"

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
@@ -16,7 +15,6 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.serve import embed
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, Encoders
-from tests.learned_sparse.serve.serving import running
 from tests.tiny_models import TEXTS
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -61,23 +59,8 @@ def test_weights_are_those_of_the_encoder(client: TestClient, folders: dict[str,
         dict(expected.row(number)) for number in range(len(TEXTS))
     ]
     assert [bool(row) for row in rows] == [bool(text) for text in TEXTS]
-    single = client.post(f"/{side}/embed_sparse", params={"system": name}, json={"inputs": TEXTS[0]}).json()
-    assert single == client.post(f"/{side}/embed_sparse?system={name}", json={"inputs": TEXTS[:1]}).json()
-
-
-def test_a_client_that_knows_only_an_address(content: Content, folders: dict[str, Path]) -> None:
-    """As Haystack's sparse embedders: the path is relative to the address, and the address chooses the side."""
-    rows: dict[Side, Any] = {}
-    with running(content) as address:
-        bases: dict[Side, str] = {"document": address, "query": f"{address}query/"}
-        for side, base in bases.items():
-            with httpx2.Client(base_url=base) as client:
-                response = client.post("embed_sparse", json={"inputs": ["hives hives"]})
-                (rows[side],) = response.raise_for_status().json()
-    for side, row in rows.items():
-        encoder = load_encoder(str(folders["splade"]), side, dtype="fp32")
-        weights = {encoder.terms[value["index"]]: value["value"] for value in row}
-        assert weights == dict(encoder.encode(["hives hives"]).row(0))
+    # Haystack's sparse embedders know only an address, which chooses the side.
+    assert client.post(f"/{side}/embed_sparse?system={name}", json={"inputs": TEXTS[0]}).json() == rows[:1]
 
 
 def test_texts_that_are_truncated(client: TestClient) -> None:

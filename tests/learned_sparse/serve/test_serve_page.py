@@ -78,9 +78,6 @@ def test_two_systems_are_compared_and_a_hit_is_explained_by_keyboard(new_page: N
     assert page.locator(".system h2").all_inner_texts() == ["words", "bm25"]
     assert "encoding" in page.locator(".latency").first.inner_text()
     assert page.locator(".system").first.locator("h3").all_inner_texts() == ["Literal terms (3)", "Expansion terms (1)"]
-    changes = page.locator(".system").last.locator(".up, .down, .tag").all_inner_texts()
-    assert changes
-    assert all(change[0] in "▲▼=o" for change in changes)
     page.keyboard.press("Escape")
     for key in ("j", "j", "k", "Enter"):
         page.keyboard.press(key)
