@@ -23,13 +23,6 @@ from tests.fake_device import SECOND, FakeDevice
 CPU = torch.device("cpu")
 
 
-def test_random_numbers_of_the_cpu_are_repeated() -> None:
-    state = random_state(CPU)
-    first = torch.rand(3)
-    assert set_random_state(state, CPU)
-    assert torch.rand(3).equal(first)
-
-
 def test_random_numbers_of_the_models_device_are_repeated(fake_device: FakeDevice) -> None:
     state = random_state(SECOND)
     on_cpu, on_device = torch.rand(3), fake_device.rand(SECOND)

@@ -107,22 +107,3 @@ def test_the_gradient_of_a_maximum_goes_to_its_first_entry() -> None:
     (pooled * torch.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
     assert values.grad is not None
     assert values.grad.tolist() == [[0.0, 1.0], [10.0, 0.0], [0.0, 1000.0]]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("integers", [False, True], ids=["floats", "integers"])
-def test_on_a_gpu(integers: bool) -> None:
-    ours = [tensor.detach().double().cuda().requires_grad_() for tensor in inputs(40, 3000, integers=integers)]
-    theirs = [tensor.detach().double().requires_grad_() for tensor in inputs(40, 3000, integers=integers)]
-    texts = torch.arange(40) // 8
-    results = []
-    for rows, weight, bias in (ours, theirs):
-        values, columns = top_k_per_row(rows, weight, bias, 7)
-        pooled = max_pool_entries(values, columns, texts.to(values.device), 5, 3000)
-        pooled.square().sum().backward()
-        results.append((columns.cpu(), pooled.detach().cpu()))
-    assert torch.equal(results[0][0], results[1][0])
-    torch.testing.assert_close(results[0][1], results[1][1])
-    for mine, reference in zip(ours, theirs, strict=True):
-        assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.cpu(), reference.grad)

@@ -189,14 +189,6 @@ def test_query_settings_leave_documents_unchanged_and_fixed_settings_are_refused
         load_encoder(str(tmp_path), "query", settings={"dimensions": 9})
 
 
-def test_terms_and_scales() -> None:
-    family = ARCHITECTURES["uhd"]
-    terms = family.terms(UHDSettings(dimensions=3, k=1, layers=(2, 12)), None)  # type: ignore[arg-type]
-    assert list(terms) == ["b2d0", "b2d1", "b2d2", "b12d0", "b12d1", "b12d2"]
-    assert family.scale(UHDSettings(), "document") is None
-    assert family.scale(UHDSettings(binarize=True), "query") == 1.0
-
-
 def test_training_does_not_binarise(tiny_bert: Path) -> None:
     model = new_uhd(tiny_bert, binarize=True)
     assert set(weigh(model.weighers.document, model).unique().tolist()) == {0.0, 1.0}
