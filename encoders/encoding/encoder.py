@@ -147,9 +147,11 @@ class CheckpointEncoder(Encoder):
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
         input_ids = to_device(torch.tensor(tokenized["input_ids"]), self._device)
         columns = to_device(torch.from_numpy(batch.indices.astype(np.int64)), self._device)
-        from encoders.head.attribution import attribute
-
-        shares = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
+        weigher: Any = self.weigher
+        if not hasattr(weigher, "shares"):
+            raise LearnedSparseError(f"{type(weigher).__name__} cannot attribute its weights to tokens (no `shares`)")
+        with torch.inference_mode():
+            shares = weigher.shares(input_ids, torch.ones_like(input_ids), columns)
         return make_reading(
             tokenized.encodings[0],
             batch,

@@ -279,7 +279,7 @@ def _table(model: LoadedModel) -> Tensor:
     """Weight of each term ``(vocabulary,)`` of queries without a network, 0 for terms that are never in the bag."""
     bag: Any = model.weighers.query
     weights = torch.ones(model.towers["document"].vocabulary_size) if bag.table is None else bag.table()
-    return weights.detach().float().index_fill(0, torch.tensor(bag.excluded, dtype=torch.long), 0.0)  # type: ignore[no-any-return]
+    return weights.detach().float().index_fill(0, torch.tensor(bag.excluded, dtype=torch.long), 0.0)
 
 
 def _write(folder: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.head.vocabulary_head import compute_dtype, entry_gradients
+from encoders.head.vocabulary_head import Shares, compute_dtype, entry_gradients, first_largest, first_of_each
 from learned_sparse.core.errors import LearnedSparseError
 
 # Scores held at once. 256 rows of 30,522 columns took 449 ms where torch.topk over all 2,048 rows took 654 (one thread,
@@ -46,9 +46,21 @@ def max_pool_entries(values: Tensor, columns: Tensor, texts_of_rows: Tensor, tex
     with torch.no_grad():
         pooled = value.new_zeros(texts * n).scatter_reduce_(0, cell, value, "amax")
     if torch.is_grad_enabled() and values.requires_grad:
-        first = _first_of_each(cell, (value > 0) & (value == pooled[cell]))
+        largest = ((value > 0) & (value == pooled[cell])).nonzero().squeeze(1)
+        first = largest[first_of_each(cell[largest])]
         pooled = value.new_zeros(texts * n).scatter(0, cell[first], value[first])
     return pooled.view(texts, n)
+
+
+def largest_shares(values: Tensor, top_columns: Tensor, tokens: Tensor, columns: Tensor) -> Shares:
+    """Shares for ``max_pool_entries``: ``values`` and their ``top_columns`` are ``(rows, k)``.
+
+    ``tokens`` ``(rows,)`` is the position of each row in the text. Of equal values the first token has the share.
+    """
+    token = tokens[:, None].expand_as(top_columns).flatten()
+    value, column = values.flatten(), top_columns.flatten()
+    kept = (value > 0) & torch.isin(column, columns)
+    return first_largest(token[kept], column[kept], value[kept])
 
 
 def keep_largest(weights: Tensor, k: int) -> Tensor:
@@ -62,15 +74,6 @@ def keep_largest(weights: Tensor, k: int) -> Tensor:
         padded = functional.pad(weights, (0, -n % _GROUP), value=float("-inf"))
         columns = _largest(padded, n, min(k, n))[1]
     return torch.zeros_like(weights).scatter(1, columns, weights.gather(1, columns))
-
-
-def _first_of_each(cell: Tensor, chosen: Tensor) -> Tensor:
-    """The number of the first ``chosen`` entry of each cell."""
-    entry = chosen.nonzero().squeeze(1)
-    ordered, order = torch.sort(cell[entry], stable=True)
-    starts = torch.ones_like(ordered, dtype=torch.bool)
-    starts[1:] = ordered[1:] != ordered[:-1]
-    return entry[order[starts]]
 
 
 def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TermTable, TowerKind
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, merged_shares
+from encoders.head.vocabulary_head import Shares
 from encoders.models.architecture import Architecture, TermWeighers
 from encoders.models.objectives import Labels, Objective, Tokens, check_objective
 from encoders.models.token_weights import (
@@ -25,6 +25,7 @@ from encoders.models.token_weights import (
     check_weighting,
     linear_head,
     merge,
+    merged_shares,
     two_layer_head,
 )
 from learned_sparse.core.encoder import Side
@@ -126,7 +127,7 @@ class RecallWeights(nn.Module):
         return merge(frequencies, input_ids, counted, len(self._continues), "max")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the frequencies ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the frequencies ``columns`` of one text."""
         frequencies, counted = self._frequencies(input_ids, attention_mask)
         return [merged_shares(frequencies, input_ids, counted, columns, "max")]
 

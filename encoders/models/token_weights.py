@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from encoders.backbone.towers import HiddenStates, LanguageModel, TermTable
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, merged_shares
-from encoders.head.vocabulary_head import first_occurrences
+from encoders.head.vocabulary_head import Shares, first_largest, first_occurrences
 from learned_sparse.core.errors import LearnedSparseError
 
 SpecialTokens = Literal["none", "unknown", "separators", "all"]
@@ -57,7 +56,7 @@ class BagOfWords(nn.Module):
         return bags if self.table is None else bags * self.table()
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Every occurrence for ``tf``, else the first one (see ``encoders.head.attribution``)."""
+        """Every occurrence for ``tf``, else the first one."""
         literal = self.literal_positions(input_ids, attention_mask)
         repeats: Literal["first", "sum"] = "sum" if self.weighting == "tf" else "first"
         weights = literal.float() if self.table is None else literal * self.table()[input_ids]
@@ -160,7 +159,7 @@ class TokenWeights(nn.Module):
         return weights if self._relu or self.training else weights.relu()
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the weights ``columns`` of one text."""
         return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
 
     def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -191,6 +190,26 @@ def merge(scores: Tensor, input_ids: Tensor, counted: Tensor, terms: int, repeat
     if repeats != "mean":
         return sums
     return sums / zeros.scatter_add(1, input_ids, counted.to(scores.dtype)).clamp(min=1)
+
+
+def merged_shares(scores: Tensor, input_ids: Tensor, counted: Tensor, columns: Tensor, repeats: Repeats) -> Shares:
+    """Shares for ``merge`` of one text; the first three are ``(1, tokens)``.
+
+    A term without positive weight has no shares.
+    """
+    (position,) = (counted[0] & torch.isin(input_ids[0], columns)).nonzero(as_tuple=True)
+    column, value = input_ids[0, position], scores[0, position]
+    if repeats == "max":
+        _, position, column, value, _ = first_largest(position, column, value)
+    elif repeats == "first":
+        _, position, column, _, _ = first_largest(position, column, -position)
+        value = scores[0, position]
+    elif repeats == "mean":
+        value = value / torch.bincount(column)[column]
+    size = int(column.max()) + 1 if len(column) else 0
+    totals = value.new_zeros(size).index_add_(0, column, value)
+    kept = (totals[column] > 0) & (value != 0)
+    return Shares("", position[kept], column[kept], value[kept])
 
 
 def two_layer_head(hidden_size: int, dropout: float) -> nn.Sequential:

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TowerKind
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, largest_shares
-from encoders.head.token_top_k import WinnerTakeAll, keep_largest, max_pool_entries
+from encoders.head.token_top_k import WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
+from encoders.head.vocabulary_head import Shares
 from encoders.models.architecture import Architecture
 from encoders.models.objectives import Mixture
 from encoders.models.token_weights import PooledTower

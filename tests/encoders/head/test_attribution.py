@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,10 +16,11 @@ from torch import Tensor
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
-from encoders.head.attribution import Shares, attribute, largest_shares, merged_shares
+from encoders.head.token_top_k import largest_shares
+from encoders.head.vocabulary_head import Shares
 from encoders.models import SIDES
+from encoders.models.token_weights import merged_shares
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
 from tests.encoders.models import cases
 from tests.encoders.models.cases import CASES, Case, name
@@ -49,10 +50,10 @@ def read(model: LoadedModel, text: str | tuple[str, str]) -> tuple[Tensor, Tenso
 
 def explained(model: LoadedModel, side: Side, text: str | tuple[str, str]) -> tuple[Tensor, list[Shares]]:
     """Weights ``(dimensions,)``, and the shares of the positive ones."""
-    inputs, module = read(model, text), model.weighers.side(side)
+    inputs, module = read(model, text), cast(Any, model.weighers.side(side))
     with torch.inference_mode():
         weights = module(*inputs)[0]
-    return weights, attribute(module, *inputs, weights.nonzero().flatten())
+        return weights, module.shares(*inputs, weights.nonzero().flatten())
 
 
 def entries(shares: list[Shares], *, gate: bool = False) -> Entries:
@@ -148,11 +149,6 @@ def test_equal_winners_credit_the_first_token() -> None:
     values, columns = torch.tensor([[2.0, 1.0], [2.0, 1.0], [3.0, -1.0]]), torch.tensor([[4, 6], [4, 6], [9, 7]])
     shares = largest_shares(values, columns, torch.tensor([1, 2, 5]), torch.tensor([4, 6, 7]))
     assert entries([shares]) == {("", 1, 4): 2.0, ("", 1, 6): 1.0}
-
-
-def test_a_module_without_shares() -> None:
-    with pytest.raises(LearnedSparseError, match="Linear cannot attribute its weights"):
-        attribute(torch.nn.Linear(1, 1), torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))
 
 
 @pytest.fixture(scope="module")
