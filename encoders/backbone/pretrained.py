@@ -13,11 +13,13 @@ from typing import Any, Literal
 import torch
 import transformers
 from safetensors import safe_open
+from safetensors.torch import save as to_safetensors
 from torch import Tensor
 from torch.nn import functional
 
 from encoders.checkpoints.hub import locate, read_config, refuse_code, tensor_names
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
 
 Attention = Literal["bidirectional", "echo", "causal"]
 """Attention of a decoder LM. ``bidirectional``: each token sees the whole text. ``echo``: the text is read twice, and
@@ -132,6 +134,13 @@ def read_tensors(folder: Path, name: str, *, prefix: bool = False) -> Iterator[A
                     yield file.get_tensor(key)
                 elif prefix and key.startswith(name):
                     yield key.removeprefix(name), file.get_tensor(key)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic_write(path) as file:
+        file.write(to_safetensors(content, metadata))
 
 
 def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:

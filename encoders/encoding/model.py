@@ -33,8 +33,7 @@ from encoders.checkpoints.tokenizer import (
     with_word_marks,
 )
 from encoders.models import SIDES, architecture_named
-from encoders.models.architecture import TermWeighers
-from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
+from encoders.models.architecture import QUERY_WEIGHTS, BagOfWords, TermWeighers
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, sha256
 from learned_sparse.core.quantize import Quantizer

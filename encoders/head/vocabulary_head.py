@@ -163,6 +163,28 @@ def pooled_shares(
     return Shares("", position[row], columns[column], scores[row, column])
 
 
+def merged_shares(
+    scores: Tensor, input_ids: Tensor, counted: Tensor, columns: Tensor, repeats: Literal["max", "first", "mean", "sum"]
+) -> Shares:
+    """Shares for ``encoders.models.token_weights.merge`` of one text; the first three are ``(1, tokens)``.
+
+    A term without positive weight has no shares.
+    """
+    (position,) = (counted[0] & torch.isin(input_ids[0], columns)).nonzero(as_tuple=True)
+    column, value = input_ids[0, position], scores[0, position]
+    if repeats == "max":
+        _, position, column, value, _ = first_largest(position, column, value)
+    elif repeats == "first":
+        _, position, column, _, _ = first_largest(position, column, -position)
+        value = scores[0, position]
+    elif repeats == "mean":
+        value = value / torch.bincount(column)[column]
+    size = int(column.max()) + 1 if len(column) else 0
+    totals = value.new_zeros(size).index_add_(0, column, value)
+    kept = (totals[column] > 0) & (value != 0)
+    return Shares("", position[kept], column[kept], value[kept])
+
+
 def first_largest(token: Tensor, column: Tensor, value: Tensor) -> Shares:
     """The largest value of each column, that of the first token if several are equal."""
     order = token.argsort(stable=True)

@@ -10,23 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone.towers import HiddenStatesKind, LanguageModel, TowerKind
+from encoders.backbone.hidden_states import HiddenStatesKind, TowerKind
+from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.token_top_k import largest_shares, max_pool_entries, top_k_per_row
 from encoders.head.vocabulary_head import Shares, pool, pooled_shares
-from encoders.models.architecture import Architecture, TermWeighers
-from encoders.models.objectives import Labels, Mixture, Objective, Prunable, Tokens, check_objective
-from encoders.models.token_weights import (
-    Activation,
+from encoders.models.architecture import (
+    Architecture,
     PooledMaskedLM,
     SpecialTokens,
-    TokenWeights,
+    TermWeighers,
     Weighting,
-    own_text,
-    separator_of,
-    two_layer_head,
     unblocked_terms,
 )
+from encoders.models.objectives import Labels, Mixture, Objective, Prunable, Tokens, check_objective
+from encoders.models.token_weights import Activation, TokenWeights, own_text, separator_of, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 

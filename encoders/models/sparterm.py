@@ -14,17 +14,17 @@ from torch.nn import functional
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.token_top_k import keep_largest
-from encoders.head.vocabulary_head import Shares, lexical_pool, pool, pool_columns, pooled_shares
-from encoders.models.architecture import Architecture, TermWeighers
-from encoders.models.objectives import Labels, Objective, Tokens, check_objective
-from encoders.models.token_weights import (
+from encoders.head.vocabulary_head import Shares, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
+from encoders.models.architecture import (
+    Architecture,
     BagOfWords,
     PooledMaskedLM,
     SpecialTokens,
+    TermWeighers,
     Weighting,
-    merged_shares,
     unblocked_terms,
 )
+from encoders.models.objectives import Labels, Objective, Tokens, check_objective
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 

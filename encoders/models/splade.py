@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.vocabulary_head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
-from encoders.models.architecture import Architecture
-from encoders.models.token_weights import (
+from encoders.models.architecture import (
+    Architecture,
     BagOfWords,
     PooledMaskedLM,
     SpecialTokens,

@@ -9,25 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TermTable, TowerKind
+from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
+from encoders.backbone.towers import TermTable
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.vocabulary_head import Shares
-from encoders.models.architecture import Architecture, TermWeighers
-from encoders.models.objectives import Labels, Objective, Tokens, check_objective
-from encoders.models.token_weights import (
+from encoders.head.vocabulary_head import Shares, merged_shares
+from encoders.models.architecture import (
     QUERY_WEIGHTS,
-    Activation,
+    Architecture,
     BagOfWords,
-    Repeats,
     SpecialTokens,
-    TokenWeights,
+    TermWeighers,
     Weighting,
     check_weighting,
-    linear_head,
-    merge,
-    merged_shares,
-    two_layer_head,
 )
+from encoders.models.objectives import Labels, Objective, Tokens, check_objective
+from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, merge, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 

@@ -32,7 +32,7 @@ from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import SIDES, architecture_named
-from encoders.models.token_weights import QUERY_WEIGHTS
+from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.mining import best_documents
 from encoders.training.data.negatives import Rank
 from encoders.training.recipe import Recipe, Stage, spade_options

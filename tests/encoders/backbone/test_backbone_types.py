@@ -10,7 +10,8 @@ import torch
 import transformers
 
 from encoders.backbone import inference
-from encoders.backbone.towers import HiddenStatesKind, LanguageModel
+from encoders.backbone.hidden_states import HiddenStatesKind
+from encoders.backbone.towers import LanguageModel
 from encoders.head.vocabulary_head import pool
 from learned_sparse.core.errors import LearnedSparseError
 

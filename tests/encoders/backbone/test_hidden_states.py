@@ -11,7 +11,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from encoders.backbone.towers import HEAD, HiddenStates, HiddenStatesKind
+from encoders.backbone.hidden_states import HEAD, HiddenStates, HiddenStatesKind
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY
 

@@ -19,7 +19,7 @@ from encoders.checkpoints.tokenizer import TOKENIZER, Vocabulary
 from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
 from encoders.encoding.loading import BagOfWordsEncoder, load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.models.token_weights import BagOfWords
+from encoders.models.architecture import BagOfWords
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, write_record

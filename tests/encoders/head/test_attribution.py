@@ -17,9 +17,8 @@ from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
 from encoders.head.token_top_k import largest_shares
-from encoders.head.vocabulary_head import Shares
+from encoders.head.vocabulary_head import Shares, merged_shares
 from encoders.models import SIDES
-from encoders.models.token_weights import merged_shares
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.records import EXPANDED
 from tests.encoders.models import cases

@@ -12,9 +12,9 @@ import torch
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import new_model
 from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.architecture import BagOfWords
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
-from encoders.models.token_weights import BagOfWords
 from encoders.training import SparTermOptions, Stage
 from encoders.training.objective import RankingObjective
 from learned_sparse.core.errors import LearnedSparseError
