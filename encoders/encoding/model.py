@@ -75,7 +75,7 @@ def new_model(
     attention: Attention = "bidirectional",
     lora: Lora | None = None,
 ) -> LoadedModel:
-    """An untrained model whose towers all start from ``backbone`` (see ``encoders.backbone.towers.TowerKind``)."""
+    """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``)."""
     family = architecture_named(architecture)
     parsed = parse(family.settings, settings, f"settings of {architecture}")
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU

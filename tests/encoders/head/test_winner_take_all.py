@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
 from hypothesis import strategies
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from encoders.head import token_top_k
@@ -73,17 +71,6 @@ def test_masked_weights_stay_zero(kind: type[torch.optim.Adam]) -> None:
         optimizer.step()
     assert layer.weight[hidden].eq(0).all()
     assert not torch.isclose(layer.weight, before)[~hidden].any()
-
-
-def test_saved_and_loaded_with_its_mask(tmp_path: Path) -> None:
-    layer = new_layer()
-    save_file(layer.state_dict(), tmp_path / "layer.safetensors")
-    loaded = WinnerTakeAll(21, 60, 0.7, initialise=False)
-    assert not loaded.mask.any()
-    loaded.load_state_dict(load_file(tmp_path / "layer.safetensors"))
-    assert torch.equal(loaded.mask, layer.mask)
-    assert torch.equal(loaded.weight, layer.weight)
-    assert torch.equal(loaded.bias, layer.bias)
 
 
 @pytest.mark.parametrize("sparsity", [-0.1, 0.99, 1.0, 1.5])
