@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -172,7 +173,9 @@ class WinnerTakeAll(nn.Module):
     def __init__(self, hidden: int, dimensions: int, weight_sparsity: float, *, initialise: bool = True) -> None:
         """``initialise=False`` leaves zeros, for weights that are loaded afterwards."""
         super().__init__()
-        self.seen = _inputs_seen(hidden, weight_sparsity)
+        self.seen = round(hidden * (1 - weight_sparsity))
+        if not (0 <= weight_sparsity < 1 and self.seen):
+            raise LearnedSparseError(f"weight_sparsity {weight_sparsity} leaves no inputs; give a number in [0, 1)")
         self.weight = nn.Parameter(torch.zeros(dimensions, hidden))
         self.bias = nn.Parameter(torch.zeros(dimensions))
         self.mask: Tensor
@@ -200,34 +203,18 @@ class WinnerTakeAll(nn.Module):
             seen = torch.rand_like(weight).topk(self.seen, dim=1, sorted=False).indices
             keep = torch.zeros_like(weight, dtype=torch.bool).scatter_(1, seen, True)
             weight.uniform_(-bound, bound).masked_fill_(~keep, 0.0)
-            self.mask[start : start + _MASK_ROWS] = pack(keep)
-
-
-def pack(bits: Tensor) -> Tensor:
-    """Booleans ``(rows, columns)`` as bytes ``(rows, ceil(columns / 8))``; the first column is the lowest bit.
-
-    >>> pack(torch.tensor([[True, False, True, False, False, False, False, False, True]])).tolist()
-    [[5, 1]]
-    """
-    whole = nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
-    packed: Tensor = (whole << _bit_numbers(bits)).sum(2, dtype=torch.uint8)
-    return packed
+            packed = np.packbits(keep.numpy(), axis=1, bitorder="little")
+            self.mask[start : start + _MASK_ROWS] = torch.from_numpy(packed)
 
 
 def unpack(packed: Tensor, columns: int) -> Tensor:
-    """Inverse of ``pack``: booleans ``(rows, columns)``."""
-    return ((packed[:, :, None] >> _bit_numbers(packed)) & 1).flatten(1)[:, :columns].bool()
+    """Booleans ``(rows, columns)`` of bytes ``(rows, ceil(columns / 8))``; the first column is the lowest bit.
 
-
-def _bit_numbers(like: Tensor) -> Tensor:
-    return torch.arange(8, dtype=torch.uint8, device=like.device)
-
-
-def _inputs_seen(hidden: int, weight_sparsity: float) -> int:
-    seen = round(hidden * (1 - weight_sparsity))
-    if not (0 <= weight_sparsity < 1 and seen):
-        raise LearnedSparseError(f"weight_sparsity {weight_sparsity} leaves no inputs; give a number in [0, 1)")
-    return seen
+    >>> unpack(torch.tensor([[5, 1]], dtype=torch.uint8), 9).int().tolist()
+    [[1, 0, 1, 0, 0, 0, 0, 0, 1]]
+    """
+    bits = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return ((packed[:, :, None] >> bits) & 1).flatten(1)[:, :columns].bool()
 
 
 class _GradientWhereSeen(torch.autograd.Function):

@@ -22,7 +22,7 @@ from encoders.models.architecture import (
     Weighting,
     check_weighting,
 )
-from encoders.models.objectives import Labels, Objective, Tokens, check_objective
+from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, merge, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -294,7 +294,6 @@ class DeepCTArchitecture(Architecture[DeepCTSettings]):
         """``term_recall`` only."""
         if stage.objective != "term_recall":
             raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
-        check_objective(stage, "term_recall")
         return TermRecall(cast("RecallWeights", weighers.document))
 
 

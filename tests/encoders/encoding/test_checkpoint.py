@@ -104,6 +104,9 @@ def test_missing_parts_of_a_checkpoint_are_errors(model: LoadedModel, tmp_path: 
     (tmp_path / NOTES).write_text("{")
     with pytest.raises(LearnedSparseError, match="not readable as JSON"):
         load_checkpoint(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LearnedSparseError, match="an empty folder, not a checkpoint"):
+        load_checkpoint(tmp_path / "empty")
 
 
 def test_the_encode_command_says_what_it_did(
