@@ -26,7 +26,15 @@ def prepare_network(model: Any, dtype: torch.dtype) -> None:
     if torch.backends.mkldnn.is_available() and (
         dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
     ):
-        _pack(model)
+        with torch.no_grad():
+            for module in list(model.modules()):
+                activation = next((name for name in _ACTIVATIONS if _is_gelu(getattr(module, name, None))), None)
+                for name, child in list(module.named_children()):
+                    if type(child) is nn.Linear:
+                        gelu = name == "dense" and activation is not None
+                        setattr(module, name, PackedLinear(child, gelu=gelu))
+                        if gelu:
+                            setattr(module, str(activation), nn.Identity())
 
 
 class PackedLinear(nn.Module):
@@ -50,18 +58,6 @@ class PackedLinear(nn.Module):
             states, self._packed, self.bias, self._activation, [], "none"
         )
         return result
-
-
-def _pack(model: nn.Module) -> None:
-    with torch.no_grad():
-        for module in list(model.modules()):
-            activation = next((name for name in _ACTIVATIONS if _is_gelu(getattr(module, name, None))), None)
-            for name, child in list(module.named_children()):
-                if type(child) is nn.Linear:
-                    gelu = name == "dense" and activation is not None
-                    setattr(module, name, PackedLinear(child, gelu=gelu))
-                    if gelu:
-                        setattr(module, str(activation), nn.Identity())
 
 
 def _is_gelu(activation: Any) -> bool:

@@ -13,16 +13,13 @@ from typing import Any, Literal
 import torch
 import transformers
 from safetensors import safe_open
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
-from tokenizers.processors import BertProcessing
+from safetensors.torch import save as to_safetensors
 from torch import Tensor
 from torch.nn import functional
 
 from encoders.checkpoints.hub import locate, read_config, refuse_code, tensor_names
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
 
 Attention = Literal["bidirectional", "echo", "causal"]
 """Attention of a decoder LM. ``bidirectional``: each token sees the whole text. ``echo``: the text is read twice, and
@@ -137,6 +134,13 @@ def read_tensors(folder: Path, name: str, *, prefix: bool = False) -> Iterator[A
                     yield file.get_tensor(key)
                 elif prefix and key.startswith(name):
                     yield key.removeprefix(name), file.get_tensor(key)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic_write(path) as file:
+        file.write(to_safetensors(content, metadata))
 
 
 def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:
@@ -262,13 +266,8 @@ def save_random_bert(folder: Path, words: Sequence[str], kind: str, layers: int)
 
     ``kind``: ``masked-lm``, ``headless``, or ``classifier`` with one score for a text pair.
     """
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = {word: number for number, word in enumerate([*special, *words])}
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106  (no password)
-    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
-    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     config: Any = transformers.BertConfig(
-        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=layers, num_attention_heads=2,
+        vocab_size=len(words) + 5, hidden_size=32, num_hidden_layers=layers, num_attention_heads=2,
         intermediate_size=64, max_position_embeddings=512, initializer_range=0.1,
     )  # fmt: skip
     config.num_labels = 1
@@ -276,10 +275,9 @@ def save_random_bert(folder: Path, words: Sequence[str], kind: str, layers: int)
         "masked-lm": transformers.BertForMaskedLM, "headless": transformers.BertModel,
         "classifier": transformers.BertForSequenceClassification,
     }  # fmt: skip
-    names: dict[str, Any] = {f"{word[1:-1].lower()}_token": word for word in special}
     folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])}
     with torch.random.fork_rng(), quiet():
         torch.manual_seed(0)
-        fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
-        fast.save_pretrained(folder)
+        transformers.BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(folder)
         models[kind](config).eval().save_pretrained(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import logging
 import re
@@ -91,7 +92,6 @@ class CheckpointEncoder(Encoder):
         self._max_tokens = int(match[1]) if match[2] else None
         self._max_texts = max(max_weights // max(len(terms), 1), 1) if match[2] else int(match[1])
         self._device, self._top_k, self._longest_input = device, top_k, longest_input
-        self._untruncated: Tokenizer | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     @property
@@ -136,9 +136,11 @@ class CheckpointEncoder(Encoder):
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
-        if self._untruncated is None:
-            self._untruncated = untruncated(self.tokenizer)
         return word_spans(self._untruncated, texts)
+
+    @functools.cached_property
+    def _untruncated(self) -> Tokenizer | None:
+        return untruncated(self.tokenizer)
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight."""
@@ -147,9 +149,11 @@ class CheckpointEncoder(Encoder):
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
         input_ids = to_device(torch.tensor(tokenized["input_ids"]), self._device)
         columns = to_device(torch.from_numpy(batch.indices.astype(np.int64)), self._device)
-        from encoders.head.attribution import attribute
-
-        shares = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
+        weigher: Any = self.weigher
+        if not hasattr(weigher, "shares"):
+            raise LearnedSparseError(f"{type(weigher).__name__} cannot attribute its weights to tokens (no `shares`)")
+        with torch.inference_mode():
+            shares = weigher.shares(input_ids, torch.ones_like(input_ids), columns)
         return make_reading(
             tokenized.encodings[0],
             batch,

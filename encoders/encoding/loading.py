@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,7 +100,6 @@ class BagOfWordsEncoder(Encoder):
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
         self.query_only_settings = frozenset(bag.query_only_settings)
         self.truncated = self.dropped = 0
-        self._untruncated: Tokenizer | None = None
         self._counts, self._top_k, self._weights, self._prompt = bag.weighting == "tf", top_k, weights, prompt
         self._in_bag, self._writable = np.ones(len(terms), bool), np.ones(len(terms), bool)
         self._in_bag[list(bag.excluded)] = False
@@ -118,9 +118,11 @@ class BagOfWordsEncoder(Encoder):
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
-        if self._untruncated is None:
-            self._untruncated = untruncated(self.tokenizer)
         return word_spans(self._untruncated, texts)
+
+    @functools.cached_property
+    def _untruncated(self) -> Tokenizer | None:
+        return untruncated(self.tokenizer)
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight."""

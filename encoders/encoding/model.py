@@ -33,8 +33,7 @@ from encoders.checkpoints.tokenizer import (
     with_word_marks,
 )
 from encoders.models import SIDES, architecture_named
-from encoders.models.architecture import TermWeighers
-from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
+from encoders.models.architecture import QUERY_WEIGHTS, BagOfWords, TermWeighers
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, sha256
 from learned_sparse.core.quantize import Quantizer
@@ -76,7 +75,7 @@ def new_model(
     attention: Attention = "bidirectional",
     lora: Lora | None = None,
 ) -> LoadedModel:
-    """An untrained model whose towers all start from ``backbone`` (see ``encoders.backbone.towers.TowerKind``)."""
+    """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``)."""
     family = architecture_named(architecture)
     parsed = parse(family.settings, settings, f"settings of {architecture}")
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -60,16 +60,14 @@ def make_reading(
             terms[number]: Sources(
                 shares=shares_of.get(number, ()),
                 gate=gate_of.get(number, ()),
-                probability=_probability(gate_of.get(number)),
+                # the sigmoid of the sum of the logits
+                probability=(1 + math.tanh(sum(share.weight for share in gate_of[number]) / 2)) / 2
+                if number in gate_of
+                else None,
             )
             for number, _ in weights
         },
     )
-
-
-def _probability(gate: Sequence[Share] | None) -> float | None:
-    """The sigmoid of the sum of the logits."""
-    return None if not gate else (1 + math.tanh(sum(share.weight for share in gate) / 2)) / 2
 
 
 def _by_dimension(entries: Iterable[Entry]) -> dict[int, tuple[Share, ...]]:

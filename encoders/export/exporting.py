@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from safetensors.torch import save
 from torch import Tensor
 
+from encoders.backbone.pretrained import write_tensors
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.notes import IDF, MODULES, ROUTER, SATURATION, UNICOIL_HEAD, as_json
 from encoders.encoding.model import LoadedModel, save_checkpoint
@@ -140,7 +140,7 @@ def _sentence_transformers(folder: Path, model: LoadedModel) -> list[str]:
             below, special = folder / "query_0_SparseStaticEmbedding", model.tokenizer.num_special_tokens_to_add()
             _tokenizer(below, model, lengths["query"] - special)
             write_json(below / "config.json", {"frozen": True})
-            _write(below, {"weight": _table(model)})
+            write_tensors(below / "model.safetensors", {"weight": _table(model)})
         else:
             query = {"query_0_MLMTransformer": masked_lm, "query_1_SpladePooling": pooling}
             below = folder / "query_0_MLMTransformer"
@@ -223,7 +223,7 @@ def _unicoil(folder: Path, model: LoadedModel) -> list[str]:
         tensors = {f"bert.{name}": tensor for name, tensor in tower.model.state_dict().items()}
         tensors |= {f"{UNICOIL_HEAD}{name}": tensor for name, tensor in tower.head.state_dict().items()}
         _tokenizer(below, model, max(model.max_length.values()))
-        _write(below, tensors, {"format": "pt"})
+        write_tensors(below / "model.safetensors", tensors, {"format": "pt"})
         write_json(below / "config.json", {**tower.model.config.to_dict(), "architectures": ["UniCoilEncoder"]})
     if settings.bow_special_tokens not in ("separators", "all"):
         notes.append("Pyserini weighs [SEP] too; that term of a query matches nothing in documents encoded here")
@@ -280,12 +280,6 @@ def _table(model: LoadedModel) -> Tensor:
     bag: Any = model.weighers.query
     weights = torch.ones(model.towers["document"].vocabulary_size) if bag.table is None else bag.table()
     return weights.detach().float().index_fill(0, torch.tensor(bag.excluded, dtype=torch.long), 0.0)
-
-
-def _write(folder: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    with atomic_write(folder / "model.safetensors") as file:
-        content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        file.write(save(content, metadata=metadata))
 
 
 def _refuse(reason: str) -> NoReturn:

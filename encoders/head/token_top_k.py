@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.head.vocabulary_head import compute_dtype, entry_gradients
+from encoders.head.vocabulary_head import Shares, compute_dtype, entry_gradients, first_largest, first_of_each
 from learned_sparse.core.errors import LearnedSparseError
 
 # Scores held at once. 256 rows of 30,522 columns took 449 ms where torch.topk over all 2,048 rows took 654 (one thread,
@@ -46,9 +47,21 @@ def max_pool_entries(values: Tensor, columns: Tensor, texts_of_rows: Tensor, tex
     with torch.no_grad():
         pooled = value.new_zeros(texts * n).scatter_reduce_(0, cell, value, "amax")
     if torch.is_grad_enabled() and values.requires_grad:
-        first = _first_of_each(cell, (value > 0) & (value == pooled[cell]))
+        largest = ((value > 0) & (value == pooled[cell])).nonzero().squeeze(1)
+        first = largest[first_of_each(cell[largest])]
         pooled = value.new_zeros(texts * n).scatter(0, cell[first], value[first])
     return pooled.view(texts, n)
+
+
+def largest_shares(values: Tensor, top_columns: Tensor, tokens: Tensor, columns: Tensor) -> Shares:
+    """Shares for ``max_pool_entries``: ``values`` and their ``top_columns`` are ``(rows, k)``.
+
+    ``tokens`` ``(rows,)`` is the position of each row in the text. Of equal values the first token has the share.
+    """
+    token = tokens[:, None].expand_as(top_columns).flatten()
+    value, column = values.flatten(), top_columns.flatten()
+    kept = (value > 0) & torch.isin(column, columns)
+    return first_largest(token[kept], column[kept], value[kept])
 
 
 def keep_largest(weights: Tensor, k: int) -> Tensor:
@@ -62,15 +75,6 @@ def keep_largest(weights: Tensor, k: int) -> Tensor:
         padded = functional.pad(weights, (0, -n % _GROUP), value=float("-inf"))
         columns = _largest(padded, n, min(k, n))[1]
     return torch.zeros_like(weights).scatter(1, columns, weights.gather(1, columns))
-
-
-def _first_of_each(cell: Tensor, chosen: Tensor) -> Tensor:
-    """The number of the first ``chosen`` entry of each cell."""
-    entry = chosen.nonzero().squeeze(1)
-    ordered, order = torch.sort(cell[entry], stable=True)
-    starts = torch.ones_like(ordered, dtype=torch.bool)
-    starts[1:] = ordered[1:] != ordered[:-1]
-    return entry[order[starts]]
 
 
 def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -169,7 +173,9 @@ class WinnerTakeAll(nn.Module):
     def __init__(self, hidden: int, dimensions: int, weight_sparsity: float, *, initialise: bool = True) -> None:
         """``initialise=False`` leaves zeros, for weights that are loaded afterwards."""
         super().__init__()
-        self.seen = _inputs_seen(hidden, weight_sparsity)
+        self.seen = round(hidden * (1 - weight_sparsity))
+        if not (0 <= weight_sparsity < 1 and self.seen):
+            raise LearnedSparseError(f"weight_sparsity {weight_sparsity} leaves no inputs; give a number in [0, 1)")
         self.weight = nn.Parameter(torch.zeros(dimensions, hidden))
         self.bias = nn.Parameter(torch.zeros(dimensions))
         self.mask: Tensor
@@ -197,34 +203,18 @@ class WinnerTakeAll(nn.Module):
             seen = torch.rand_like(weight).topk(self.seen, dim=1, sorted=False).indices
             keep = torch.zeros_like(weight, dtype=torch.bool).scatter_(1, seen, True)
             weight.uniform_(-bound, bound).masked_fill_(~keep, 0.0)
-            self.mask[start : start + _MASK_ROWS] = pack(keep)
-
-
-def pack(bits: Tensor) -> Tensor:
-    """Booleans ``(rows, columns)`` as bytes ``(rows, ceil(columns / 8))``; the first column is the lowest bit.
-
-    >>> pack(torch.tensor([[True, False, True, False, False, False, False, False, True]])).tolist()
-    [[5, 1]]
-    """
-    whole = nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
-    packed: Tensor = (whole << _bit_numbers(bits)).sum(2, dtype=torch.uint8)
-    return packed
+            packed = np.packbits(keep.numpy(), axis=1, bitorder="little")
+            self.mask[start : start + _MASK_ROWS] = torch.from_numpy(packed)
 
 
 def unpack(packed: Tensor, columns: int) -> Tensor:
-    """Inverse of ``pack``: booleans ``(rows, columns)``."""
-    return ((packed[:, :, None] >> _bit_numbers(packed)) & 1).flatten(1)[:, :columns].bool()
+    """Booleans ``(rows, columns)`` of bytes ``(rows, ceil(columns / 8))``; the first column is the lowest bit.
 
-
-def _bit_numbers(like: Tensor) -> Tensor:
-    return torch.arange(8, dtype=torch.uint8, device=like.device)
-
-
-def _inputs_seen(hidden: int, weight_sparsity: float) -> int:
-    seen = round(hidden * (1 - weight_sparsity))
-    if not (0 <= weight_sparsity < 1 and seen):
-        raise LearnedSparseError(f"weight_sparsity {weight_sparsity} leaves no inputs; give a number in [0, 1)")
-    return seen
+    >>> unpack(torch.tensor([[5, 1]], dtype=torch.uint8), 9).int().tolist()
+    [[1, 0, 1, 0, 0, 0, 0, 0, 1]]
+    """
+    bits = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return ((packed[:, :, None] >> bits) & 1).flatten(1)[:, :columns].bool()
 
 
 class _GradientWhereSeen(torch.autograd.Function):

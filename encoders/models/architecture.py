@@ -1,4 +1,7 @@
-"""What an architecture is: settings, towers, the modules of both sides, and what training asks of it."""
+"""What an architecture is, and modules that most have: bags of words, pooled masked-LMs.
+
+An architecture is settings, towers, the modules of both sides, and what training asks of it.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,134 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from encoders.backbone.towers import LanguageModel, TermTable, TowerKind
+from encoders.backbone.towers import LanguageModel, TermTable
 from encoders.checkpoints.notes import as_json, changed_keys
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.models.token_weights import QUERY_WEIGHTS, TABLE_WEIGHTINGS, BagOfWords, SpecialTokens, Weighting
+from encoders.head.vocabulary_head import Shares, merged_shares
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
+    from encoders.backbone.hidden_states import TowerKind
     from encoders.models.objectives import Mixture, Objective, Prunable
     from encoders.training import Stage
 
 S = TypeVar("S")
+
+
+SpecialTokens = Literal["none", "unknown", "separators", "all"]
+"""Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); [UNK] and every [SEP] (uniCOIL of
+Pyserini); all that the tokenizer adds."""
+Weighting = Literal["binary", "tf", "idf", "learned"]
+"""Weights of queries without a network; see ``BagOfWords``."""
+TABLE_WEIGHTINGS = ("idf", "learned")
+QUERY_WEIGHTS = "query_weights"
+"""Name of the tower that is the table of queries."""
+
+
+class BagOfWords(nn.Module):
+    """The tokens of the text, without a network.
+
+    ``binary``: weight 1 for each; ``tf``: its count in the truncated text. ``idf`` and ``learned``: its weight in
+    ``table``, which holds inverse document frequencies of the training data, or what training made of them.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        weighting: Weighting = "binary",
+        special_tokens: SpecialTokens = "none",
+        table: TermTable | None = None,
+    ) -> None:
+        super().__init__()
+        self.weighting, self.table = weighting, table
+        if (table is not None) != (weighting in TABLE_WEIGHTINGS):
+            raise TypeError(f"weighting {weighting!r} with a table: {table is not None}")
+        self._counts: Tensor
+        self.register_buffer("_counts", counted_tokens(vocabulary, special_tokens), persistent=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Weights ``(batch, vocabulary)``."""
+        literal = self.literal_positions(input_ids, attention_mask).float()
+        bags = literal.new_zeros(len(input_ids), len(self._counts)).scatter_add(1, input_ids, literal)
+        bags = bags if self.weighting == "tf" else bags.clamp(max=1)
+        return bags if self.table is None else bags * self.table()
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """Every occurrence for ``tf``, else the first one."""
+        literal = self.literal_positions(input_ids, attention_mask)
+        repeats: Literal["first", "sum"] = "sum" if self.weighting == "tf" else "first"
+        weights = literal.float() if self.table is None else literal * self.table()[input_ids]
+        return [merged_shares(weights, input_ids, literal, columns, repeats)]
+
+    @property
+    def kind(self) -> Literal["binary", "tf", "table"]:
+        """``weighting`` as notes of checkpoints name it."""
+        return self.weighting if self.weighting in ("binary", "tf") else "table"
+
+    @property
+    def excluded(self) -> tuple[int, ...]:
+        """The token ids that are never in the bag."""
+        return tuple((~self._counts).nonzero().flatten().tolist())
+
+    def literal_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """True at the positions whose token is in the bag, ``(batch, tokens)``; never at padding, whatever its id."""
+        return attention_mask.bool() & self._counts[input_ids]
+
+
+def check_weighting(query: str, weighting: Weighting) -> None:
+    """Raise if queries with a network have a table."""
+    if query != "bag-of-words" and weighting in TABLE_WEIGHTINGS:
+        raise LearnedSparseError(f"query_weighting: {weighting} needs query: bag-of-words, not {query}")
+
+
+def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
+    """Which token ids a bag of words holds, ``(vocabulary,)`` of bool."""
+    kept = {"unknown": {vocabulary.unknown_id}, "separators": {vocabulary.unknown_id, vocabulary.separator_id}}
+    if special_tokens == "all":
+        excluded: tuple[int, ...] = ()
+    else:
+        excluded = tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
+    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(excluded, dtype=torch.long), False)
+
+
+def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool | Literal["special"]) -> Tensor:
+    """Which dimensions may have weight, ``(vocabulary,)`` of bool; ``True`` blocks special and unused terms."""
+    unused = vocabulary.unused_ids if block_special_terms is True else ()
+    blocked = vocabulary.special_ids + unused if block_special_terms else ()
+    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(blocked, dtype=torch.long), False)
+
+
+class PooledTower(nn.Module):
+    """A tower, and the positions of a text that are pooled."""
+
+    def __init__(self, tower: nn.Module, vocabulary: Vocabulary, *, pool_special_tokens: bool) -> None:
+        """``pool_special_tokens``: whether [CLS] and [SEP] are pooled too; [UNK] always is."""
+        super().__init__()
+        self.tower = tower
+        self._pooled_tokens: Tensor
+        special: SpecialTokens = "all" if pool_special_tokens else "unknown"
+        self.register_buffer("_pooled_tokens", counted_tokens(vocabulary, special), persistent=False)
+
+    def pooled_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """True at the positions that are pooled, ``(batch, tokens)``."""
+        return attention_mask.bool() & self._pooled_tokens[input_ids]
+
+
+class PooledMaskedLM(PooledTower):
+    """A masked-LM tower whose logits are pooled over positions."""
+
+    tower: LanguageModel
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Hidden states, pooled positions, decoder weight and bias: the first arguments of ``encoders.head.pool``."""
+        pooled = self.pooled_positions(input_ids, attention_mask)
+        return self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias
 
 
 class TermWeighers(nn.Module):

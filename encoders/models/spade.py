@@ -10,24 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone.towers import HiddenStatesKind, LanguageModel, TowerKind
+from encoders.backbone.hidden_states import HiddenStatesKind, TowerKind
+from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Attributing, Shares, largest_shares, pooled_shares
-from encoders.head.token_top_k import max_pool_entries, top_k_per_row
-from encoders.head.vocabulary_head import pool
-from encoders.models.architecture import Architecture, TermWeighers
-from encoders.models.objectives import Labels, Mixture, Objective, Prunable, Tokens, check_objective
-from encoders.models.token_weights import (
-    Activation,
+from encoders.head.token_top_k import largest_shares, max_pool_entries, top_k_per_row
+from encoders.head.vocabulary_head import Shares, pool, pooled_shares
+from encoders.models.architecture import (
+    Architecture,
     PooledMaskedLM,
     SpecialTokens,
-    TokenWeights,
+    TermWeighers,
     Weighting,
-    own_text,
-    separator_of,
-    two_layer_head,
     unblocked_terms,
 )
+from encoders.models.objectives import Labels, Mixture, Objective, Prunable, Tokens, check_objective
+from encoders.models.token_weights import Activation, TokenWeights, own_text, separator_of, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
@@ -165,7 +162,7 @@ class Expansion(PooledMaskedLM):
         return max_pool_entries(values, columns, text, len(input_ids), len(weight))
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The token that gives each of the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The token that gives each of the weights ``columns`` of one text."""
         hidden, pooled, weight, bias = self._read(input_ids, attention_mask)
         if self._k is None:
             return [pooled_shares(hidden, pooled, weight, bias, columns, pooling="max")]
@@ -199,8 +196,10 @@ class Pruned(nn.Module):
         return weights * self.kept
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
-        return cast(Attributing, self.unpruned).shares(input_ids, attention_mask, columns[self.kept[columns]])
+        """The share of each token in the weights ``columns`` of one text."""
+        unpruned: Any = self.unpruned
+        shares: list[Shares] = unpruned.shares(input_ids, attention_mask, columns[self.kept[columns]])
+        return shares
 
 
 class SpaDE(nn.Module):
@@ -231,7 +230,7 @@ class SpaDE(nn.Module):
             share.of_part(name, factor)
             for name, factor in self._factors.items()
             if factor > 0
-            for share in cast(Attributing, self.components[name]).shares(input_ids, attention_mask, columns)
+            for share in cast(Any, self.components[name]).shares(input_ids, attention_mask, columns)
         ]
 
     @property

@@ -13,12 +13,18 @@ from torch.nn import functional
 
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, merged_shares, pooled_shares
 from encoders.head.token_top_k import keep_largest
-from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
-from encoders.models.architecture import Architecture, TermWeighers
+from encoders.head.vocabulary_head import Shares, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
+from encoders.models.architecture import (
+    Architecture,
+    BagOfWords,
+    PooledMaskedLM,
+    SpecialTokens,
+    TermWeighers,
+    Weighting,
+    unblocked_terms,
+)
 from encoders.models.objectives import Labels, Objective, Tokens, check_objective
-from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, Weighting, unblocked_terms
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -86,7 +92,7 @@ class Gate(PooledMaskedLM):
         return pool(*states, pooling="max", relu=self._pool == "max", screen=screen)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the logits ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the logits ``columns`` of one text."""
         pooling: Literal["sum", "max"] = "sum" if self._pool == "relu_sum" else "max"
         states = self.states(input_ids, attention_mask)
         return [pooled_shares(*states, columns, pooling=pooling, relu=self._pool != "raw_max")._replace(gate=True)]
@@ -101,7 +107,7 @@ class Importance(PooledMaskedLM):
         return lexical_pool(hidden, input_ids, mask, literal, *decoder, pooling="sum", saturation="none")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the weights ``columns`` of one text."""
         return [pooled_shares(*self.states(input_ids, attention_mask), columns, pooling="sum")]
 
     def gated(self, input_ids: Tensor, attention_mask: Tensor, gate: Tensor) -> Tensor:

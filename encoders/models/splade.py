@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, pooled_shares
-from encoders.head.vocabulary_head import Pooling, Saturation, lexical_pool, pool
-from encoders.models.architecture import Architecture
-from encoders.models.token_weights import (
+from encoders.head.vocabulary_head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
+from encoders.models.architecture import (
+    Architecture,
     BagOfWords,
     PooledMaskedLM,
     SpecialTokens,
@@ -93,7 +92,7 @@ class Splade(PooledMaskedLM):
         return weights * self.unblocked if self._blocks else weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the weights ``columns`` of one text."""
         states = self.states(input_ids, attention_mask)
         shares = pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)
         return [shares._replace(value=shares.value.log1p()) if self._twice else shares]

@@ -9,24 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TermTable, TowerKind
+from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
+from encoders.backbone.towers import TermTable
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, merged_shares
-from encoders.models.architecture import Architecture, TermWeighers
-from encoders.models.objectives import Labels, Objective, Tokens, check_objective
-from encoders.models.token_weights import (
+from encoders.head.vocabulary_head import Shares, merged_shares
+from encoders.models.architecture import (
     QUERY_WEIGHTS,
-    Activation,
+    Architecture,
     BagOfWords,
-    Repeats,
     SpecialTokens,
-    TokenWeights,
+    TermWeighers,
     Weighting,
     check_weighting,
-    linear_head,
-    merge,
-    two_layer_head,
 )
+from encoders.models.objectives import Labels, Objective, Tokens
+from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, merge, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -126,7 +123,7 @@ class RecallWeights(nn.Module):
         return merge(frequencies, input_ids, counted, len(self._continues), "max")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the frequencies ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the frequencies ``columns`` of one text."""
         frequencies, counted = self._frequencies(input_ids, attention_mask)
         return [merged_shares(frequencies, input_ids, counted, columns, "max")]
 
@@ -297,7 +294,6 @@ class DeepCTArchitecture(Architecture[DeepCTSettings]):
         """``term_recall`` only."""
         if stage.objective != "term_recall":
             raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
-        check_objective(stage, "term_recall")
         return TermRecall(cast("RecallWeights", weighers.document))
 
 

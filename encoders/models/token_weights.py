@@ -1,4 +1,4 @@
-"""Modules that architectures share: bags of words, learned weights of a text's own tokens, and pooled positions."""
+"""Learned weights of a text's own tokens, with or without its expansion, which several architectures have."""
 
 from __future__ import annotations
 
@@ -7,125 +7,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.towers import HiddenStates, LanguageModel, TermTable
+from encoders.backbone.hidden_states import HiddenStates
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, merged_shares
-from encoders.head.vocabulary_head import first_occurrences
+from encoders.head.vocabulary_head import Shares, first_occurrences, merged_shares
+from encoders.models.architecture import BagOfWords, SpecialTokens
 from learned_sparse.core.errors import LearnedSparseError
 
-SpecialTokens = Literal["none", "unknown", "separators", "all"]
-"""Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); [UNK] and every [SEP] (uniCOIL of
-Pyserini); all that the tokenizer adds."""
 Repeats = Literal["max", "first", "mean", "sum"]
 """Weight of a term that occurs several times: the largest, first or mean score of its positions, or their sum."""
-Weighting = Literal["binary", "tf", "idf", "learned"]
-"""Weights of queries without a network; see ``BagOfWords``."""
-TABLE_WEIGHTINGS = ("idf", "learned")
-QUERY_WEIGHTS = "query_weights"
-"""Name of the tower that is the table of queries."""
 Activation = Literal["relu", "none"]
 """``none``: training sees scores below zero, which get a gradient. Encoded weights are cut at zero in both cases,
 because an index holds no negative weights."""
-
-
-class BagOfWords(nn.Module):
-    """The tokens of the text, without a network.
-
-    ``binary``: weight 1 for each; ``tf``: its count in the truncated text. ``idf`` and ``learned``: its weight in
-    ``table``, which holds inverse document frequencies of the training data, or what training made of them.
-    """
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        weighting: Weighting = "binary",
-        special_tokens: SpecialTokens = "none",
-        table: TermTable | None = None,
-    ) -> None:
-        super().__init__()
-        self.weighting, self.table = weighting, table
-        if (table is not None) != (weighting in TABLE_WEIGHTINGS):
-            raise TypeError(f"weighting {weighting!r} with a table: {table is not None}")
-        self._counts: Tensor
-        self.register_buffer("_counts", counted_tokens(vocabulary, special_tokens), persistent=False)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Weights ``(batch, vocabulary)``."""
-        literal = self.literal_positions(input_ids, attention_mask).float()
-        bags = literal.new_zeros(len(input_ids), len(self._counts)).scatter_add(1, input_ids, literal)
-        bags = bags if self.weighting == "tf" else bags.clamp(max=1)
-        return bags if self.table is None else bags * self.table()
-
-    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Every occurrence for ``tf``, else the first one (see ``encoders.head.attribution``)."""
-        literal = self.literal_positions(input_ids, attention_mask)
-        repeats: Literal["first", "sum"] = "sum" if self.weighting == "tf" else "first"
-        weights = literal.float() if self.table is None else literal * self.table()[input_ids]
-        return [merged_shares(weights, input_ids, literal, columns, repeats)]
-
-    @property
-    def kind(self) -> Literal["binary", "tf", "table"]:
-        """``weighting`` as notes of checkpoints name it."""
-        return self.weighting if self.weighting in ("binary", "tf") else "table"
-
-    @property
-    def excluded(self) -> tuple[int, ...]:
-        """The token ids that are never in the bag."""
-        return tuple((~self._counts).nonzero().flatten().tolist())
-
-    def literal_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """True at the positions whose token is in the bag, ``(batch, tokens)``; never at padding, whatever its id."""
-        return attention_mask.bool() & self._counts[input_ids]
-
-
-def check_weighting(query: str, weighting: Weighting) -> None:
-    """Raise if queries with a network have a table."""
-    if query != "bag-of-words" and weighting in TABLE_WEIGHTINGS:
-        raise LearnedSparseError(f"query_weighting: {weighting} needs query: bag-of-words, not {query}")
-
-
-def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
-    """Which token ids a bag of words holds, ``(vocabulary,)`` of bool."""
-    kept = {"unknown": {vocabulary.unknown_id}, "separators": {vocabulary.unknown_id, vocabulary.separator_id}}
-    if special_tokens == "all":
-        excluded: tuple[int, ...] = ()
-    else:
-        excluded = tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
-    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(excluded, dtype=torch.long), False)
-
-
-def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool | Literal["special"]) -> Tensor:
-    """Which dimensions may have weight, ``(vocabulary,)`` of bool; ``True`` blocks special and unused terms."""
-    unused = vocabulary.unused_ids if block_special_terms is True else ()
-    blocked = vocabulary.special_ids + unused if block_special_terms else ()
-    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(blocked, dtype=torch.long), False)
-
-
-class PooledTower(nn.Module):
-    """A tower, and the positions of a text that are pooled."""
-
-    def __init__(self, tower: nn.Module, vocabulary: Vocabulary, *, pool_special_tokens: bool) -> None:
-        """``pool_special_tokens``: whether [CLS] and [SEP] are pooled too; [UNK] always is."""
-        super().__init__()
-        self.tower = tower
-        self._pooled_tokens: Tensor
-        special: SpecialTokens = "all" if pool_special_tokens else "unknown"
-        self.register_buffer("_pooled_tokens", counted_tokens(vocabulary, special), persistent=False)
-
-    def pooled_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """True at the positions that are pooled, ``(batch, tokens)``."""
-        return attention_mask.bool() & self._pooled_tokens[input_ids]
-
-
-class PooledMaskedLM(PooledTower):
-    """A masked-LM tower whose logits are pooled over positions."""
-
-    tower: LanguageModel
-
-    def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Hidden states, pooled positions, decoder weight and bias: the first arguments of ``encoders.head.pool``."""
-        pooled = self.pooled_positions(input_ids, attention_mask)
-        return self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias
 
 
 class TokenWeights(nn.Module):
@@ -160,7 +52,7 @@ class TokenWeights(nn.Module):
         return weights if self._relu or self.training else weights.relu()
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the weights ``columns`` of one text."""
         return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
 
     def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone.towers import HiddenStates, HiddenStatesKind, TowerKind
+from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.attribution import Shares, largest_shares
-from encoders.head.token_top_k import WinnerTakeAll, keep_largest, max_pool_entries
-from encoders.models.architecture import Architecture
+from encoders.head.token_top_k import WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
+from encoders.head.vocabulary_head import Shares
+from encoders.models.architecture import Architecture, PooledTower
 from encoders.models.objectives import Mixture
-from encoders.models.token_weights import PooledTower
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 

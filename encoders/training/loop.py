@@ -21,7 +21,7 @@ import torch
 from encoders.backbone.device import process_settings, random_state
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.model import save_checkpoint
-from encoders.models.token_weights import QUERY_WEIGHTS
+from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.batches import Batches, StepBatch
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts

@@ -28,7 +28,7 @@ from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import SIDES, architecture_named
-from encoders.models.token_weights import QUERY_WEIGHTS
+from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.negatives import Run, Vectors, best_documents
 from encoders.training.data.texts import TextStore
 from encoders.training.recipe import Recipe, Stage, spade_options

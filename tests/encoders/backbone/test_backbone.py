@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.hub import locate
@@ -36,33 +34,6 @@ def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
     assert tower.decoder_bias.eq(-2.5).all()
     assert tower.decoder_weight is tower.model.get_input_embeddings().weight
     assert all(parameter.requires_grad for parameter in tower.parameters())
-
-
-@pytest.mark.parametrize(
-    ("legacy_names", "decoder"), [(True, False), (False, False), (False, True)], ids=["legacy", "tied", "untied"]
-)
-def test_older_forms_of_the_same_weights(legacy_names: bool, decoder: bool, tiny_bert: Path, tmp_path: Path) -> None:
-    """BERT's names before 2020, and a tied decoder that a file stores or leaves out."""
-    model = transformers.AutoModelForMaskedLM.from_pretrained(tiny_bert)
-    with torch.no_grad():
-        for parameter in model.parameters():  # a LayerNorm that is not read would keep 1 and 0
-            parameter.normal_(0.5)
-    modern, older = tmp_path / "modern", Path(shutil.copytree(tiny_bert, tmp_path / "older"))
-    model.save_pretrained(modern)
-    tensors = load_file(modern / "model.safetensors")
-    tensors.pop("cls.predictions.decoder.weight", None)
-    if decoder:
-        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
-    if legacy_names:
-        renamed = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-        for new, old in renamed.items():
-            tensors = {name.replace(new, old): tensor for name, tensor in tensors.items()}
-        assert any(name.endswith("LayerNorm.gamma") for name in tensors)
-    save_file(tensors, older / "model.safetensors", metadata={"format": "pt"})
-    expected, tower = LanguageModel.load(modern), LanguageModel.load(older)
-    torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)
-    torch.testing.assert_close(states(tower), states(expected), rtol=0, atol=0)
-    assert tower.decoder_weight is tower.model.get_input_embeddings().weight
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])

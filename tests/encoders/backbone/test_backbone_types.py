@@ -10,7 +10,8 @@ import torch
 import transformers
 
 from encoders.backbone import inference
-from encoders.backbone.towers import HiddenStatesKind, LanguageModel
+from encoders.backbone.hidden_states import HiddenStatesKind
+from encoders.backbone.towers import LanguageModel
 from encoders.head.vocabulary_head import pool
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -81,6 +82,13 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
         weights = pool(states, MASK, tower.decoder_weight, tower.decoder_bias, pooling="max", relu=False)
     expected = logits.masked_fill(MASK[:, :, None] == 0, -torch.inf).amax(1)
     torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-4)
+    tower.save(tmp_path / "saved")
+    assert torch.equal(LanguageModel.load(tmp_path / "saved")(IDS, MASK), tower(IDS, MASK))
+    plain, report = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    with torch.no_grad():
+        torch.testing.assert_close(plain.eval()(input_ids=IDS, attention_mask=MASK).logits, logits)
     for dtype in (torch.float32, torch.bfloat16):  # as encoders run it on a CPU
         with torch.no_grad():
             before = tower.to(dtype)(IDS, MASK)

@@ -10,24 +10,15 @@ import torch
 
 from encoders.backbone import device
 from encoders.backbone.device import (
-    choose_device,
     limit_threads,
     process_settings,
     random_state,
     set_random_state,
     to_device,
 )
-from learned_sparse.core.errors import LearnedSparseError
 from tests.fake_device import SECOND, FakeDevice
 
 CPU = torch.device("cpu")
-
-
-def test_random_numbers_of_the_cpu_are_repeated() -> None:
-    state = random_state(CPU)
-    first = torch.rand(3)
-    assert set_random_state(state, CPU)
-    assert torch.rand(3).equal(first)
 
 
 def test_random_numbers_of_the_models_device_are_repeated(fake_device: FakeDevice) -> None:
@@ -105,19 +96,6 @@ def test_attention_on_a_cpu(precision: str, fused: bool) -> None:
     with process_settings(precision, CPU):
         assert bool(operations()) == fused
     assert operations()  # as before
-
-
-@pytest.mark.parametrize(
-    ("has_bf16", "name", "expected"), [(True, "cuda", "bf16"), (False, "cuda:1", "fp16"), (True, "mps", "fp32")]
-)
-def test_data_type_of_a_gpu(has_bf16: bool, name: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
-    assert device.choose_dtype(None, torch.device(name)) == expected
-
-
-def test_an_unknown_device() -> None:
-    with pytest.raises(LearnedSparseError, match=r"device 'gpu'.*omit --device"):
-        choose_device("gpu")
 
 
 def test_torch_uses_no_more_threads_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:

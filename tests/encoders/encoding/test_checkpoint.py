@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from encoders.backbone import device
-from encoders.backbone.towers import HEAD
 from encoders.checkpoints.notes import NOTES
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from learned_sparse import Document, QueryEncoder, build_index, load_encoder, write_vectors
@@ -105,24 +104,9 @@ def test_missing_parts_of_a_checkpoint_are_errors(model: LoadedModel, tmp_path: 
     (tmp_path / NOTES).write_text("{")
     with pytest.raises(LearnedSparseError, match="not readable as JSON"):
         load_checkpoint(tmp_path)
-
-
-def test_towers_with_heads(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = new_model("spade", {"components": "weighting"}, str(tiny_bert))
-    save_checkpoint(tmp_path, model)
-    assert (tmp_path / "towers" / "weighting" / HEAD).is_file()
-    loaded = load_checkpoint(tmp_path)
-    for name, tensor in model.weighers.state_dict().items():
-        assert torch.equal(loaded.weighers.state_dict()[name], tensor), name
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("encoders.backbone.towers.to_safetensors", full)
-        with pytest.raises(LearnedSparseError, match="No space"):
-            save_checkpoint(tmp_path, model)
-    load_checkpoint(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LearnedSparseError, match="an empty folder, not a checkpoint"):
+        load_checkpoint(tmp_path / "empty")
 
 
 def test_the_encode_command_says_what_it_did(

@@ -183,15 +183,6 @@ def test_invalid_options(saved: dict[str, str], options: dict[str, Any], message
         load_encoder(saved["splade"], "document", **options)
 
 
-def test_default_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
-    for has, expected in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr(device, "cpu_has_bf16", lambda has=has: has)
-        assert device.choose_dtype(None, torch.device("cpu")) == expected
-        assert device.choose_dtype("fp16", torch.device("cpu")) == "fp16"
-    assert device.choose_dtype("auto", torch.device("mps")) == "fp32"
-
-
 def test_impacts_of_a_query_do_not_depend_on_its_batch(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where documents are encoded in bf16 by default, whose rounding depends on the size of the batch."""
     monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
@@ -201,6 +192,22 @@ def test_impacts_of_a_query_do_not_depend_on_its_batch(saved: dict[str, str], mo
     assert queries.encoder.description["dtype"] == "fp32"
     assert load_encoder(saved["splade"], "document", device="cpu").description["dtype"] == "bf16"
     assert QueryEncoder(saved["splade"], device="cpu", dtype="bf16").encoder.description["dtype"] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("name", "has_bf16", "expected"),
+    [
+        ("cpu", True, "bf16"), ("cpu", False, "fp32"), ("mps", True, "fp32"), ("cuda", True, "bf16"),
+        ("cuda:1", False, "fp16"),
+    ],
+)  # fmt: skip
+def test_default_dtype(name: str, has_bf16: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
+    monkeypatch.setattr(device, "cpu_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    for auto in (None, "auto"):
+        assert device.choose_dtype(auto, torch.device(name)) == expected
+    assert device.choose_dtype("fp16", torch.device(name)) == "fp16"
 
 
 def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The kind of encoder that each side gets, and the libraries it imports."""
+"""The kind of encoder that each side gets, and its options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models import SIDES
 from learned_sparse.core.errors import LearnedSparseError
-from tests.conftest import Python
 from tests.tiny_models import TEXTS
 
 
@@ -30,8 +29,6 @@ def test_all_options_are_passed_on(folder: str) -> None:
         "dtype": "fp32", "max_length": 7, "top_k": 3,
     }  # fmt: skip
     assert (encoder.encode(TEXTS).indptr[1:] - encoder.encode(TEXTS).indptr[:-1]).max() == 3
-    with pytest.raises(LearnedSparseError, match="batch size"):
-        load_encoder(folder, "document", batch_size="none")
     # a bag of words ignores device and dtype
     plain = load_encoder(folder, "query", max_length=7, top_k=3)
     assert load_encoder(folder, "query", device="cpu", dtype="bf16", max_length=7, top_k=3).description == (
@@ -49,12 +46,3 @@ def test_errors_name_the_model(folder: str) -> None:
             load_encoder(folder, side, model="mine", max_length=1)
     with pytest.raises(LearnedSparseError, match="no such folder"):
         load_encoder("./nowhere", "query")
-
-
-def test_a_side_that_learns_nothing_needs_no_torch(folder: str, python: Python) -> None:
-    code = (
-        "import sys; from encoders.encoding.loading import load_encoder; encoder = load_encoder(sys.argv[1], 'query');"
-        "print(encoder.encode(['wing lift']).row(0), *({'torch', 'transformers'} & set(sys.modules)))"
-    )
-    done = python("-c", code, folder)
-    assert done.stdout.strip() == "{'wing': 1.0, 'lift': 1.0}", done.stdout + done.stderr

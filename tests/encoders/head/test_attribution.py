@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,10 +16,10 @@ from torch import Tensor
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
-from encoders.head.attribution import Shares, attribute, largest_shares, merged_shares
+from encoders.head.token_top_k import largest_shares
+from encoders.head.vocabulary_head import Shares, merged_shares
 from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
 from tests.encoders.models import cases
 from tests.encoders.models.cases import CASES, Case, name
@@ -50,10 +49,10 @@ def read(model: LoadedModel, text: str | tuple[str, str]) -> tuple[Tensor, Tenso
 
 def explained(model: LoadedModel, side: Side, text: str | tuple[str, str]) -> tuple[Tensor, list[Shares]]:
     """Weights ``(dimensions,)``, and the shares of the positive ones."""
-    inputs, module = read(model, text), model.weighers.side(side)
+    inputs, module = read(model, text), cast(Any, model.weighers.side(side))
     with torch.inference_mode():
         weights = module(*inputs)[0]
-    return weights, attribute(module, *inputs, weights.nonzero().flatten())
+        return weights, module.shares(*inputs, weights.nonzero().flatten())
 
 
 def entries(shares: list[Shares], *, gate: bool = False) -> Entries:
@@ -107,35 +106,6 @@ def test_splade_by_loops(tiny_bert: Path) -> None:
         assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6), settings
 
 
-def test_sparterms_gate_by_loops(tiny_bert: Path) -> None:
-    for pool in ("relu_sum", "max", "raw_max"):
-        model = build(("sparterm", {"gate_pool": pool, "threshold": 0.6}), tiny_bert)
-        ids, mask = read(model, SENTENCE)
-        tower: Any = model.towers["gate"]
-        with torch.inference_mode():
-            rows = (tower(ids, mask)[0] @ tower.decoder_weight.T + tower.decoder_bias).tolist()
-            document: Any = model.weighers.document
-            logits = document.gate_logits(ids, mask)[0].tolist()
-        weights, shares = explained(model, "document", SENTENCE)
-        expected: Entries = {}
-        for column in weights.nonzero().flatten().tolist():
-            if column in ids[0].tolist() and column not in ADDED:
-                continue
-            contributions = {
-                token: row[column] if pool == "raw_max" else max(row[column], 0.0) for token, row in enumerate(rows)
-            }
-            best = max(contributions, key=lambda token: contributions[token])
-            contributions = contributions if pool == "relu_sum" else {best: contributions[best]}
-            expected |= {("", token, column): value for token, value in contributions.items() if value != 0}
-        actual = entries(shares, gate=True)
-        assert expected
-        assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6)
-        sums: dict[int, float] = defaultdict(float)
-        for (_, _, column), value in actual.items():
-            sums[column] += value
-        assert {column: logits[column] for column in sums} == pytest.approx(sums, rel=1e-4)
-
-
 def test_spade_by_loops(tiny_bert: Path) -> None:
     model = build(("spade", {"k": 3, "alpha": 0.25, "repeats": "max"}), tiny_bert)
     ids, mask = read(model, SENTENCE)
@@ -159,28 +129,6 @@ def test_spade_by_loops(tiny_bert: Path) -> None:
     assert {column for _, _, column in expected} == set(weights.nonzero().flatten().tolist())
 
 
-@pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_the_winners_of_uhd_by_layer_and_token(encoders: str, tiny_bert: Path) -> None:
-    settings = {**cases.SMALLEST["uhd"], "encoders": encoders, "normalize": "none"}
-    model = build(("uhd", settings), tiny_bert)
-    ids, mask = read(model, SENTENCE)
-    expected: Entries = {}
-    for part, layer in enumerate((1, 2)):
-        tower: Any = model.towers["joint" if encoders == "joint" else f"bucket-{layer}"]
-        with torch.inference_mode():
-            states = tower(ids, mask)
-            rows = states[part] if isinstance(states, tuple) else states
-            head = tower.head[str(layer)]
-            scores = (rows[0] @ head.weight.T + head.bias).tolist()
-        best: dict[int, tuple[float, int]] = {}
-        for token, row in enumerate(scores):
-            for column in sorted(range(len(row)), key=lambda column: -row[column])[:4]:
-                if row[column] > best.get(column, (0.0, 0))[0]:
-                    best[column] = (row[column], token)
-        expected |= {(f"b{layer}", token, 48 * part + column): value for column, (value, token) in best.items()}
-    assert entries(explained(model, "document", SENTENCE)[1]) == pytest.approx(expected, rel=1e-4)
-
-
 def test_merged_by_hand() -> None:
     """The text ``5 7 5 7`` with the scores 1, -2, 3, 1: 7 has a negative mean."""
     ids, scores = torch.tensor([[5, 7, 5, 7]]), torch.tensor([[1.0, -2.0, 3.0, 1.0]])
@@ -200,11 +148,6 @@ def test_equal_winners_credit_the_first_token() -> None:
     values, columns = torch.tensor([[2.0, 1.0], [2.0, 1.0], [3.0, -1.0]]), torch.tensor([[4, 6], [4, 6], [9, 7]])
     shares = largest_shares(values, columns, torch.tensor([1, 2, 5]), torch.tensor([4, 6, 7]))
     assert entries([shares]) == {("", 1, 4): 2.0, ("", 1, 6): 1.0}
-
-
-def test_a_module_without_shares() -> None:
-    with pytest.raises(LearnedSparseError, match="Linear cannot attribute its weights"):
-        attribute(torch.nn.Linear(1, 1), torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))
 
 
 @pytest.fixture(scope="module")
@@ -246,8 +189,10 @@ def test_a_bag_of_words_encoder_gives_the_shares_of_its_module(checkpoint: Path)
     assert reading.literal >= {"wing", "of", "the", ","}
 
 
-def test_sparterms_probabilities(tiny_bert: Path, tmp_path: Path) -> None:
-    model = build(("sparterm", {"threshold": 0.6}), tiny_bert)
+@pytest.mark.parametrize("gate_pool", ["relu_sum", "max", "raw_max"])
+def test_sparterms_probabilities(gate_pool: str, tiny_bert: Path, tmp_path: Path) -> None:
+    """They are computed from the shares in the gate's logits."""
+    model = build(("sparterm", {"gate_pool": gate_pool, "threshold": 0.6}), tiny_bert)
     save_checkpoint(tmp_path, model)
     encoder: Any = load_encoder(str(tmp_path), "document", dtype="fp32")
     reading = encoder.explain(SENTENCE)

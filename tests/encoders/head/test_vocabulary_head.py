@@ -211,18 +211,3 @@ def test_tiny_gradients_are_set_to_zero(pooling: Pooling) -> None:
     assert hidden.grad is not None
     assert not hidden.grad[0].any()
     assert hidden.grad[1].any()
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
-def test_on_a_gpu(pooling: Pooling, saturation: Saturation) -> None:
-    hidden, mask, weight, bias = inputs([7, 3, 0])
-    ours = [tensor.detach().cuda().requires_grad_(tensor.requires_grad) for tensor in (hidden, mask, weight, bias)]
-    theirs = inputs([7, 3, 0])
-    result = pool(ours[0], ours[1], ours[2], ours[3], pooling=pooling, saturation=saturation)
-    expected = naive(*theirs, pooling=pooling, saturation=saturation)
-    torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-4)
-    result.sum().backward()
-    expected.sum().backward()
-    for number in (0, 2, 3):
-        torch.testing.assert_close(ours[number].grad.cpu(), theirs[number].grad, rtol=1e-3, atol=1e-3)  # type: ignore[union-attr]

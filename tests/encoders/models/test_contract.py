@@ -13,7 +13,7 @@ from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.token_weights import BagOfWords
+from encoders.models.architecture import BagOfWords
 from learned_sparse.core.encoder import Side
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
 from tests.encoders.models.heads import inputs, weigh

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from encoders.models import ARCHITECTURES
+from tests.encoders.training.conftest import tiny_backbone, tiny_collection
+
+__all__ = ["tiny_backbone", "tiny_collection"]  # fixtures
 
 GATED = '''
 """SPLADE whose weight of each term is multiplied by a learned gate."""
@@ -94,33 +97,17 @@ stages: [{{name: ranking, steps: 3, batch_size: 8, learning_rate: 1.0e-3, learni
 """
 
 
-def test_a_package_with_an_architecture(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site, collection = tmp_path / "site", tmp_path / "collection"
+def test_a_package_with_an_architecture(
+    tiny_backbone: Path, tiny_collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, model = tmp_path / "site", tmp_path / "model"
     (site / "gated_splade-1.0.dist-info").mkdir(parents=True)
     (site / "gated_splade.py").write_text(GATED)
     (site / "gated_splade-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: gated-splade\n")
     points = "[learned_sparse.architectures]\ngated_splade = gated_splade:GATED\n"
     (site / "gated_splade-1.0.dist-info" / "entry_points.txt").write_text(points)
-    (collection / "qrels").mkdir(parents=True)
-    texts = [
-        "wing lift drag",
-        "skin rash hives",
-        "garbage collector memory",
-        "weather in april",
-        "hot summer",
-        "new city",
-    ]
-    for name, kind in (("corpus", "d"), ("queries", "q")):
-        lines = [json.dumps({"_id": f"{kind}{row}", "title": "", "text": text}) for row, text in enumerate(texts * 3)]
-        (collection / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    judged = "".join(f"q{row}\td{row}\t1\n" for row in range(18))
-    (collection / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    run = "".join(
-        f"q{row} Q0 d{(row + rank) % 18} {rank + 1} {9 - rank} bm25\n" for row in range(18) for rank in range(4)
-    )
-    (collection / "train.run").write_text(run)
     recipe = tmp_path / "gated.yaml"
-    recipe.write_text(RECIPE.format(backbone=tiny_bert, collection=collection))
+    recipe.write_text(RECIPE.format(backbone=tiny_backbone, collection=tiny_collection))
     monkeypatch.syspath_prepend(site)
     assert "gated_splade" in set(ARCHITECTURES)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
@@ -128,12 +115,9 @@ def test_a_package_with_an_architecture(tiny_bert: Path, tmp_path: Path, monkeyp
     def run_command(*words: object) -> None:
         subprocess.run([sys.executable, "-m", *map(str, words)], check=True, env=environment, cwd=tmp_path)
 
-    run_command("encoders.train", "--recipe", recipe, "--output", tmp_path / "model", "--device", "cpu", "--quiet")
-    corpus, model = collection / "corpus.jsonl", tmp_path / "model"
-    encode = ["learned_sparse.encode", "--model", "gated", "--checkpoint", model, "--input", corpus, "--device", "cpu"]
-    run_command(*encode, "--output", tmp_path / "vectors")
+    run_command("encoders.train", "--recipe", recipe, "--output", model, "--device", "cpu", "--quiet")
+    encode = ["learned_sparse.encode", "--model", "gated", "--checkpoint", model, "--device", "cpu"]
+    run_command(*encode, "--input", tiny_collection / "corpus.jsonl", "--output", tmp_path / "vectors")
     run_command("learned_sparse.index", "--input", tmp_path / "vectors", "--index", tmp_path / "index")
-    from safetensors.torch import load_file
-
     logits = load_file(model / "towers" / "term_gate" / "gate.safetensors")["logits"]
     assert logits.abs().max() > 0.05  # the head's learning rate

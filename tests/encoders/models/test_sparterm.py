@@ -12,9 +12,9 @@ import torch
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import new_model
 from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.architecture import BagOfWords
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
-from encoders.models.token_weights import BagOfWords
 from encoders.training import SparTermOptions, Stage
 from encoders.training.objective import RankingObjective
 from learned_sparse.core.errors import LearnedSparseError
@@ -68,10 +68,19 @@ def test_the_threshold_of_the_paper_in_logits() -> None:
         assert weights_by_hand(None, gate, [0], mode="expansion-only", query="tf") == [1.0, 0.0, opened]
 
 
-@pytest.mark.parametrize("threshold", [-0.1, 1.1])
-def test_a_threshold_outside_0_to_1_is_an_error(threshold: float, tiny_bert: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="from 0 to 1"):
-        new_model("sparterm", {"threshold": threshold}, str(tiny_bert))
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"threshold": -0.1}, "from 0 to 1"),
+        ({"threshold": 1.1}, "from 0 to 1"),
+        ({"mode": "expansion-only"}, "set query: tf"),
+        ({"mode": "literal-only", "query_gate": "own"}, "leave query_gate out"),
+        ({"query": "tf", "query_gate": "own"}, "leave query_gate out"),
+    ],
+)
+def test_settings_without_a_meaning_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        new_model("sparterm", settings, str(tiny_bert))
 
 
 @pytest.mark.parametrize("settings", cases.SPARTERM, ids=str)
@@ -142,20 +151,6 @@ def test_query_gate_literal(tiny_bert: Path) -> None:
     query, document = (weigh(model.weighers.eval().side(side), model) for side in SIDES)
     torch.testing.assert_close(query, weigh(literal_only.document, model))
     assert (document > 0).sum() > (query > 0).sum()
-
-
-def test_expansion_only_uses_bm25_scoring_and_term_frequency_queries(tiny_bert: Path) -> None:
-    scoring = ARCHITECTURES["sparterm"].scoring
-    assert scoring(SparTermSettings(mode="expansion-only", query="tf")) == "bm25"
-    assert scoring(SparTermSettings()) == "impact"
-    with pytest.raises(LearnedSparseError, match="set query: tf"):
-        new_model("sparterm", {"mode": "expansion-only"}, str(tiny_bert))
-
-
-@pytest.mark.parametrize("settings", [{"mode": "literal-only"}, {"query": "tf"}], ids=str)
-def test_queries_without_a_gate_cannot_have_their_own(settings: dict[str, Any], tiny_bert: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="leave query_gate out"):
-        new_model("sparterm", {**settings, "query_gate": "own"}, str(tiny_bert))
 
 
 def test_asymmetric_queries_have_the_gate_of_documents(tiny_bert: Path) -> None:

@@ -1,0 +1,163 @@
+"""Towers whose hidden states are read by a small head, such as a score of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from safetensors.torch import load as from_safetensors
+from torch import Tensor, nn
+
+from encoders.backbone.pretrained import (
+    Attention,
+    check_finite,
+    in_length_groups,
+    is_causal,
+    keep_layers,
+    load_pretrained,
+    pretrained_config,
+    probe,
+    read_tensors,
+    write_tensors,
+)
+from encoders.backbone.towers import LanguageModel, TermTable, Tower, save_network
+from encoders.checkpoints.notes import UNICOIL_HEAD
+from learned_sparse.core.errors import LearnedSparseError
+
+if TYPE_CHECKING:
+    from encoders.backbone.lora import Lora
+
+HEAD = "head.safetensors"
+
+
+class HiddenStates(Tower):
+    """A Hugging Face network without pooler and vocabulary head, and a ``head`` that reads its states.
+
+    ``tower(input_ids, attention_mask)`` gives the states of ``layers``, each ``(batch, tokens, hidden)``: one tensor
+    for one layer, a tuple for several. Layers count from 1; 0 is the embeddings. The caller applies ``head``.
+    """
+
+    def __init__(self, model: Any, head: nn.Module, layers: Sequence[int]) -> None:
+        """Remove the pooler of ``model``, which is changed in place.
+
+        Raises for a model that does not give one state for each token.
+        """
+        super().__init__(model)
+        if getattr(model, "pooler", None) is not None:
+            model.pooler = None
+        self.head, self.layers = head, tuple(layers)
+        probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Rows of the input embeddings."""
+        size: int = self.model.get_input_embeddings().num_embeddings
+        return size
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """States of the one layer, or of each of ``layers`` in order; those of padding have no meaning."""
+        states = in_length_groups(self._states, input_ids, attention_mask)
+        return states[0] if len(states) == 1 else states
+
+    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        only_last = self.layers == (self.model.config.num_hidden_layers,)
+        options: dict[str, Any] = {"use_cache": False} if is_causal(self.model.config) else {}
+        output = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True,
+            **options,
+        )  # fmt: skip
+        return (output.last_hidden_state,) if only_last else tuple(output.hidden_states[layer] for layer in self.layers)
+
+    def new_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the head."""
+        return list(self.head.parameters())
+
+    def save(self, folder: Path) -> None:
+        """Write a normal Hugging Face folder, then the head: a folder without head is incomplete and is refused."""
+        (folder / HEAD).unlink(missing_ok=True)
+        save_network(self.model, folder)
+        write_tensors(folder / HEAD, self.head.state_dict())
+
+
+class HiddenStatesKind:
+    """Towers whose heads are made by ``make_head(hidden size)`` and read ``layers`` (``None``: the last one).
+
+    Layers above the highest of ``layers`` are not loaded. A saved head may have parts that ``make_head`` does not
+    create, so that a checkpoint can be read with fewer layers than it was trained with.
+    """
+
+    def __init__(
+        self,
+        make_head: Callable[[int], nn.Module],
+        layers: Sequence[int] | None = None,
+        empty_head: Callable[[int], nn.Module] | None = None,
+    ) -> None:
+        """``empty_head`` makes the head without random weights, if these take time and are loaded afterwards."""
+        self._make_head, self._layers, self._empty_head = make_head, layers, empty_head or make_head
+
+    def load(self, folder: Path) -> HiddenStates:
+        """Read the network and its head."""
+        with torch.random.fork_rng(devices=[]):
+            tower = HiddenStatesKind(self._empty_head, self._layers).from_backbone(folder, attention=None)
+        _load_head(tower.head, folder)
+        return tower
+
+    def from_backbone(
+        self,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        num_hidden_layers: int | None = None,
+        attention: Attention | None = "bidirectional",
+        lora: Lora | None = None,
+        **_: Any,
+    ) -> HiddenStates:
+        """As ``LanguageModel.from_backbone``."""
+        folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
+        if getattr(config, "echo_input", False):
+            raise LearnedSparseError(f"{name}: attention: echo is for architectures with a vocabulary head")
+        chosen = [config.num_hidden_layers] if self._layers is None else self._layers
+        available = config.num_hidden_layers
+        for layer in chosen:
+            if not 0 <= layer <= available:
+                raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
+        keep_layers(config, max(chosen))
+        model, missing = load_pretrained(name, folder, config, transformers.AutoModel)
+        absent = sorted(key for key in missing if "pooler" not in key.split("."))
+        if absent:
+            raise LearnedSparseError(
+                f"{name}: no weights for {', '.join(absent[:3])}; copy or download the model again"
+            )
+        if lora is not None:
+            from encoders.backbone.lora import add_lora
+
+            add_lora(model, lora)
+        return HiddenStates(model, self._make_head(config.hidden_size), chosen)
+
+
+def _load_head(head: nn.Module, folder: Path) -> None:
+    try:
+        # Pyserini's uniCOIL keeps its head beside the encoder; a tower of ours does not
+        tensors = dict(read_tensors(folder, UNICOIL_HEAD, prefix=True))
+        content = tensors or from_safetensors((folder / HEAD).read_bytes())
+        absent = head.load_state_dict(content, strict=False).missing_keys
+    except FileNotFoundError:
+        raise LearnedSparseError(
+            f"{folder}: no {HEAD}, so it was not saved to the end; copy or train it again"
+        ) from None
+    except (SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise LearnedSparseError(f"{folder / HEAD}: not this model's head: {reason}") from error
+    if absent:
+        raise LearnedSparseError(f"{folder / HEAD}: no weights for {', '.join(absent[:3])}")
+    check_finite(content, folder / HEAD)
+
+
+TowerKind: TypeAlias = type[LanguageModel] | type[TermTable] | HiddenStatesKind
+"""Loads towers of one kind from ``towers/NAME`` of a checkpoint (``load``), or creates them from a folder, a Hub id or
+a published model (``from_backbone``), with random numbers of torch's generator and the options of
+``encoders.encoding.model.new_model``; a tower ignores those that it has no use for."""
