@@ -15,9 +15,8 @@ from encoders.training.learner import Learner
 from encoders.training.session import Session
 from encoders.training.spade import COMPONENTS
 from learned_sparse.core.errors import LearnedSparseError
+from tests.encoders.training.conftest import Recipes, Trained
 
-Spade = Callable[..., Recipe]
-Trained = Callable[..., Any]
 FirstStage = Callable[[Recipe], Any]
 
 PARTS = {"select_from": 24, "share": 0.3}
@@ -69,7 +68,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
 
 
 def test_each_component_selects_the_hardest_examples_for_the_other(
-    first_stage: FirstStage, spade_recipe: Spade, updates: list[tuple[str, list[str]]]
+    first_stage: FirstStage, spade_recipe: Recipes, updates: list[tuple[str, list[str]]]
 ) -> None:
     session, learner, batches = first_stage(spade_recipe(CO))
     batch = batches.batch(0)
@@ -88,7 +87,7 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
     assert logs["loss"] == pytest.approx((logs["weighting_loss"] + logs["expansion_loss"]) / 2)
 
 
-def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Spade) -> None:
+def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     """A query is ranked against its whole update, however it is cut into micro-batches."""
     session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
     batch = batches.batch(0)
@@ -98,7 +97,7 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 
 
-def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, trained: Trained) -> None:
+def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Recipes, trained: Trained) -> None:
     """Warm-up and co-training with a fixed seed; a change in any part changes these numbers."""
     run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))
     recorded = [2.193035, 2.187833, 2.704918, 2.404154, 3.648524, 3.652616, 4.035214]
@@ -107,7 +106,7 @@ def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, train
 
 def test_resuming_in_the_middle_gives_the_same_weights(
     first_stage: FirstStage,
-    spade_recipe: Spade,
+    spade_recipe: Recipes,
     trained: Trained,
     tiny_collection: Any,
     stop_after: Callable[[int], None],
@@ -138,13 +137,13 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     ],
 )
 def test_invalid_cotraining_options_are_errors(
-    first_stage: FirstStage, spade_recipe: Spade, stage: dict[str, Any], message: str
+    first_stage: FirstStage, spade_recipe: Recipes, stage: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         spade_recipe(stage)
 
 
-def test_unknown_components_are_named(first_stage: FirstStage, spade_recipe: Spade) -> None:
+def test_unknown_components_are_named(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     with pytest.raises(LearnedSparseError, match="no component 'weigthing'; the model has weighting, expansion"):
         first_stage(spade_recipe({"component": "weigthing"}))
     with pytest.raises(LearnedSparseError, match="learning_rates: no component 'expanson'; did you mean 'expansion'"):

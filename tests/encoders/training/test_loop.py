@@ -18,9 +18,8 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, write_record
 from learned_sparse.core.locks import locked
 from learned_sparse.core.quantize import Quantizer
+from tests.encoders.training.conftest import Recipes, Trained
 
-Recipes = Callable[..., Recipe]
-Trained = Callable[..., Any]
 REGULARIZER = {"kind": "flops", "lambda_query": 1e-3, "lambda_document": 1e-3, "ramp_steps": 10}
 LEARNS = {"steps": 70, "batch_size": 30, "learning_rate": 3e-3, "dropout": False, "rank": {"score_scale": 0.1}}
 VALIDATED = {"every": 4, "queries": None, "pool": 20}

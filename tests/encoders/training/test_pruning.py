@@ -10,13 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models.architecture import Prunable
-from encoders.training import Recipe, SpaDEOptions, Stage
+from encoders.training import SpaDEOptions, Stage
 from encoders.training.recipe import Pruning
 from encoders.training.spade import Pruner
 from learned_sparse.core.errors import LearnedSparseError
-
-Spade = Callable[..., Recipe]
-Trained = Callable[..., Any]
+from tests.encoders.training.conftest import Recipes, Trained
 
 
 class Table(nn.Module):
@@ -90,7 +88,7 @@ def frequencies(run: Any) -> Mapping[str, float]:
     return stored
 
 
-def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spade, trained: Trained) -> None:
+def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Recipes, trained: Trained) -> None:
     """A learning rate of 0 keeps the model fixed, so the same documents have the same terms."""
     stage = {
         "steps": 2,
@@ -107,7 +105,7 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spa
 
 
 def test_a_smaller_gamma_discards_the_best_score(
-    spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     pruning = {"gamma": 0.6, "window": 2}

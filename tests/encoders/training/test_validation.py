@@ -24,9 +24,7 @@ from encoders.training.session import Session, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores
 from learned_sparse.core.encoder import encode_texts
 from learned_sparse.core.errors import LearnedSparseError
-
-Spade = Callable[..., Recipe]
-Trained = Callable[..., Any]
+from tests.encoders.training.conftest import Recipes, Trained
 
 NAMES = ("one", "two", "three")
 MIXTURES = [
@@ -117,7 +115,7 @@ def mrr(run: Any, alpha: float, recipe: Recipe) -> float:
 
 
 def test_the_checkpoint_stores_the_best_alpha_of_validation(
-    spade_recipe: Spade, trained: Trained, tiny_collection: Any
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
     stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("weighting", "expansion")]
