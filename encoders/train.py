@@ -82,11 +82,11 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     resume = _continuation(sys.argv[1:] if argv is None else argv)
     if not report.written:
-        print(f"stopped after step {report.steps}; go on with\n  {resume}")
+        print(f"stopped after step {report.progress.steps}; go on with\n  {resume}")
         return 130
-    score = "" if report.best_score is None else f", MRR@10 {report.best_score:.4f} in validation"
+    score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
     state = "" if report.finished else f", stopped early; go on with\n  {resume}"
-    print(f"{report.checkpoint}: {report.steps} steps in {report.seconds:.0f} s{score}{state}")
+    print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]

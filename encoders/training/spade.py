@@ -53,7 +53,7 @@ class CoLearner:
             for update in batch.updates:
                 with self._counting():
                     for learner, of_learner in zip(self._learners, lines, strict=True):
-                        of_learner.append(learner.update(batch.step, update))
+                        of_learner.append(learner.step(batch, update))
             logs = [_averaged(of_learner) for of_learner in lines]
         named = {
             f"{name}_{key}": value
@@ -70,7 +70,7 @@ class CoLearner:
         losses, logs = self._losses(batch), []
         for learner, own, others in zip(self._learners, losses, reversed(losses), strict=True):
             selected: list[Example] = [batch.examples[index] for index in hardest(others, self._settings.selected)]
-            values = _averaged([learner.update(batch.step, part) for part in batch.cut(selected)])
+            values = _averaged([learner.step(batch, part) for part in batch.cut(selected)])
             logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
         return logs
 

@@ -56,14 +56,14 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
 @pytest.fixture
 def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Component and queries of every update of a test, in order."""
-    update, updates = Learner.update, []
+    step, updates = Learner.step, []
 
-    def record(self: Learner, step: int, batch: Any) -> dict[str, float]:
+    def record(self: Learner, batch: Any, update: Any) -> dict[str, float]:
         assert self.stage.component is not None
-        updates.append((self.stage.component, [example.query for example in batch.examples]))
-        return update(self, step, batch)
+        updates.append((self.stage.component, [example.query for example in update.examples]))
+        return step(self, batch, update)
 
-    monkeypatch.setattr(Learner, "update", record)
+    monkeypatch.setattr(Learner, "step", record)
     return updates
 
 
