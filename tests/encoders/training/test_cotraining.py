@@ -87,6 +87,18 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
     assert logs["loss"] == pytest.approx((logs["weighting_loss"] + logs["expansion_loss"]) / 2)
 
 
+def test_a_component_without_gradient_keeps_its_weights(first_stage: FirstStage, spade_recipe: Recipes) -> None:
+    """On several processes, too: Adam moves a parameter by its moments if its gradient is 0, but not without one."""
+    session, learner, batches = first_stage(spade_recipe(CO))
+    session.num_processes = 2
+    batch, towers = batches.batch(0), session.model.towers
+    learner.step(batch)
+    before = {name: [p.detach().clone() for p in towers[name].parameters()] for name in COMPONENTS}
+    learner._learners[0].step(batch, batch.updates[0])
+    kept = {name: all(map(torch.equal, before[name], towers[name].parameters())) for name in COMPONENTS}
+    assert kept == {"weighting": False, "expansion": True}
+
+
 def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     """A query is ranked against its whole update, however it is cut into micro-batches."""
     session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))

@@ -153,13 +153,6 @@ def test_another_checkpoint_can_search_the_negatives(
     negatives = {"kind": "checkpoint", "checkpoint": str(first.folder), "ranks": [1, 5]}
     run = trained(tiny_recipe({"steps": 3}, data=[{"collection": str(tiny_collection)}], negatives=negatives), "second")
     (mined,) = (run.folder / "training").glob("mined-*")
-    from encoders import load
-
-    encoders = {side: load(str(first.folder), side, device="cpu", dtype="fp32") for side in ("query", "document")}
-    query, document = (
-        encoders[side].encode([text]).to_scipy() for side, text in (("query", "w0 w13"), ("document", "w0 w11"))
-    )
-    assert (query @ document.T).sum() > 0
     assert len(mined.read_text(encoding="utf-8").splitlines()) == 30 * 6
     assert run.logged("mined queries") == [30]
 

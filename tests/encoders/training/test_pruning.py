@@ -75,6 +75,19 @@ def test_windows_and_schedule() -> None:
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
 
 
+def test_shares_are_float64_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apple GPUs have no float64."""
+    cpu, double, moved = Tensor.cpu, Tensor.double, list[Tensor]()
+    monkeypatch.setattr(Tensor, "cpu", lambda self: [cpu(self), moved.append(self)][0])
+    monkeypatch.setattr(Tensor, "double", lambda self: double(self) if self is moved[-1] else pytest.fail("not moved"))
+    document = Document()
+    pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
+    with pruner.counting():
+        feed(document, FIRST, "one")
+    pruner.after(0)
+    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
+
+
 def test_an_architecture_that_cannot_prune_is_refused() -> None:
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
         Pruner(stage(), None, lambda tensor: tensor)
