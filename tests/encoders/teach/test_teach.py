@@ -19,7 +19,7 @@ from encoders.teach.cross_encoder import CrossEncoderRecipe, train_cross_encoder
 from encoders.teach.scorers import CrossEncoder
 from encoders.train import main as train_main
 from encoders.training import Negatives, Source, recipe_values
-from encoders.training.data.scores import TeacherScores
+from encoders.training.data.examples import TeacherScores
 from encoders.training.data.sources import load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError

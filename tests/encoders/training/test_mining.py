@@ -112,7 +112,7 @@ def test_other_sources_fill_up_one_that_has_too_few() -> None:
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
-    from encoders.training.data.scores import TeacherScores
+    from encoders.training.data.examples import TeacherScores
 
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")

@@ -78,7 +78,12 @@ def test_windows_and_schedule() -> None:
 def test_shares_are_float64_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apple GPUs have no float64."""
     cpu, double, moved = Tensor.cpu, Tensor.double, list[Tensor]()
-    monkeypatch.setattr(Tensor, "cpu", lambda self: [cpu(self), moved.append(self)][0])
+
+    def move(tensor: Tensor) -> Tensor:
+        moved.append(tensor)
+        return cpu(tensor)
+
+    monkeypatch.setattr(Tensor, "cpu", move)
     monkeypatch.setattr(Tensor, "double", lambda self: double(self) if self is moved[-1] else pytest.fail("not moved"))
     document = Document()
     pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
