@@ -226,8 +226,8 @@ def _of_training(
         for query, relevant in part.positives.items():
             of_query = positives.setdefault(query, [])
             for name in relevant:
-                known = [name]
-                if part.texts and not (known := ids[text_key(name)]):
+                known = ids[text_key(name)] if part.texts else [name]
+                if not known:
                     known = [f"text-{text_key(name):016x}"]
                     extra[known[0]] = Document(known[0], name)
                 of_query += [id for id in known if id not in of_query]
