@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import command_line, print_next
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
-from learned_sparse.core.settings import CommandParser
+from learned_sparse.core.settings import CommandParser, parse
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,8 +63,9 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
         options.changes.append(f"on_bad_line={options.on_bad_line}")
-    if recipe_values(options.recipe, changes=options.changes, data=options.data).get("kind") == "cross-encoder":
-        return _train_cross_encoder(options)
+    values = recipe_values(options.recipe, changes=options.changes, data=options.data)
+    if values.get("kind") == "cross-encoder":
+        return _train_cross_encoder(options, values)
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:
@@ -79,11 +81,11 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     resume = _continuation(sys.argv[1:] if argv is None else argv)
     if not report.written:
-        print(f"stopped after step {report.steps}; go on with\n  {resume}")
+        print(f"stopped after step {report.progress.steps}; go on with\n  {resume}")
         return 130
-    score = "" if report.best_score is None else f", MRR@10 {report.best_score:.4f} in validation"
+    score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
     state = "" if report.finished else f", stopped early; go on with\n  {resume}"
-    print(f"{report.checkpoint}: {report.steps} steps in {report.seconds:.0f} s{score}{state}")
+    print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
@@ -91,12 +93,12 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _train_cross_encoder(options: argparse.Namespace) -> int:
-    from encoders.teach.cross_encoder import load_cross_encoder_recipe, train_cross_encoder
+def _train_cross_encoder(options: argparse.Namespace, values: Mapping[str, Any]) -> int:
+    from encoders.teach.cross_encoder import CrossEncoderRecipe, train_cross_encoder
 
     if options.resume or options.max_seconds is not None:
         raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
-    teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
+    teacher = parse(CrossEncoderRecipe, values, options.recipe)
     output = options.output or checkpoint_folder(teacher.model)
     seconds = train_cross_encoder(
         teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 from pathlib import Path
@@ -25,7 +24,29 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Score all pairs and print their number."""
-    options = _parser().parse_args(argv)
+    parser = CommandParser(prog="python -m encoders.teach", description=main.__doc__, epilog=EPILOG)
+    add = parser.add_argument
+    add("--collection", required=True, metavar="NAME|FILE|DIR", help="the training collection")
+    add("--split", help="its queries and judgements (default train)")
+    add("--run", type=Path, nargs="+", required=True, metavar="RUN", help="TREC runs, such as BM25's or mined ones")
+    add("--depth", type=positive, default=50, metavar="N", help="hits of each query and run (default %(default)s)")
+    teachers = parser.add_mutually_exclusive_group(required=True)
+    teachers.add_argument(
+        "--cross-encoder", nargs="+", default=[], metavar="DIR|HUB_ID", help="sequence classifiers in safetensors"
+    )
+    teachers.add_argument("--checkpoint", nargs="+", default=[], metavar="DIR|HUB_ID", help="models of this package")
+    add("--output", type=Path, required=True, metavar="FILE", help="scores, as TSV")
+    add("--expanded", type=Path, metavar="FILE", help="docT5query's queries, for checkpoints that read them")
+    add("--num-shards", type=positive, default=1, metavar="N", help="score a part of the queries: the number of parts")
+    add("--shard-id", type=int, default=0, metavar="I", help="and this part, from 0; put all outputs into one folder")
+    add("--max-length", type=positive, metavar="TOKENS", help="default: 512 for a pair, else the checkpoint's")
+    add("--batch-size", metavar="N|Nt", help="texts (32), or of checkpoints tokens (4096t), per forward pass")
+    add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
+    add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16")
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="continue a scoring that was stopped")
+    again.add_argument("--overwrite", action="store_true", help="replace the output")
+    options = parser.parse_args(argv)
     if not 0 <= options.shard_id < options.num_shards:
         last = options.num_shards - 1
         raise LearnedSparseError(
@@ -53,32 +74,6 @@ def main(argv: list[str] | None = None) -> int:
     source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
     print_next(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(prog="python -m encoders.teach", description=main.__doc__, epilog=EPILOG)
-    add = parser.add_argument
-    add("--collection", required=True, metavar="NAME|FILE|DIR", help="the training collection")
-    add("--split", help="its queries and judgements (default train)")
-    add("--run", type=Path, nargs="+", required=True, metavar="RUN", help="TREC runs, such as BM25's or mined ones")
-    add("--depth", type=positive, default=50, metavar="N", help="hits of each query and run (default %(default)s)")
-    teachers = parser.add_mutually_exclusive_group(required=True)
-    teachers.add_argument(
-        "--cross-encoder", nargs="+", default=[], metavar="DIR|HUB_ID", help="sequence classifiers in safetensors"
-    )
-    teachers.add_argument("--checkpoint", nargs="+", default=[], metavar="DIR|HUB_ID", help="models of this package")
-    add("--output", type=Path, required=True, metavar="FILE", help="scores, as TSV")
-    add("--expanded", type=Path, metavar="FILE", help="docT5query's queries, for checkpoints that read them")
-    add("--num-shards", type=positive, default=1, metavar="N", help="score a part of the queries: the number of parts")
-    add("--shard-id", type=int, default=0, metavar="I", help="and this part, from 0; put all outputs into one folder")
-    add("--max-length", type=positive, metavar="TOKENS", help="default: 512 for a pair, else the checkpoint's")
-    add("--batch-size", metavar="N|Nt", help="texts (32), or of checkpoints tokens (4096t), per forward pass")
-    add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
-    add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16")
-    again = parser.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="continue a scoring that was stopped")
-    again.add_argument("--overwrite", action="store_true", help="replace the output")
-    return parser
 
 
 if __name__ == "__main__":

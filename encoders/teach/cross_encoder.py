@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +12,10 @@ from encoders.backbone.pretrained import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
 from encoders.teach.scorers import cross_encoder_class
-from encoders.training import Changes, Negatives, Source, examples_in_order, recipe_values
+from encoders.training import Negatives, Source, examples_in_order
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json
-from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import versions
 
 
@@ -28,7 +26,6 @@ class CrossEncoderRecipe:
     kind: Literal["cross-encoder"]
     model: str  # its name in commands and file names
     backbone: str = "bert-base-uncased"
-    revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all layers of the backbone
     seed: int = 0
     max_length: int = 256  # word pieces of a pair
@@ -53,13 +50,6 @@ class CrossEncoderRecipe:
                 raise LearnedSparseError(
                     f"negatives: kind: {source.kind}: a cross-encoder does not search; use given, bm25 or random"
                 )
-
-
-def load_cross_encoder_recipe(
-    name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()
-) -> CrossEncoderRecipe:
-    """The recipe ``name``, of ``kind: cross-encoder``, as ``load_recipe`` completes it."""
-    return parse(CrossEncoderRecipe, recipe_values(name, changes=changes, data=data), str(name))
 
 
 def train_cross_encoder(
@@ -91,10 +81,9 @@ def train_cross_encoder(
         rows += [{"query": example.query, "document": text, "label": 0.0} for text in example.negatives]
     transformers.set_seed(recipe.seed)  # also that of the new head
     layers = {} if recipe.num_hidden_layers is None else {"num_hidden_layers": recipe.num_hidden_layers}
-    backbone = locate(recipe.backbone, recipe.revision)
     with quiet():
         model: Any = model_class(
-            str(backbone), num_labels=1, max_length=recipe.max_length, device=on, config_kwargs=layers,
+            str(locate(recipe.backbone)), num_labels=1, max_length=recipe.max_length, device=on, config_kwargs=layers,
             model_kwargs={"use_safetensors": True},
         )  # fmt: skip
     with new_folder(output) as folder:

@@ -47,14 +47,9 @@ def teach(
     teacher = json.dumps([*(scorer.description for scorer in scorers), str(expanded)])
     part = output.with_name(f".{output.name}.{hashlib.sha256(teacher.encode()).hexdigest()[:8]}.part")
     with locked(output.with_name(f".{output.name}.part")):
-        if output.exists() and not (resume or overwrite):
-            raise LearnedSparseError(
-                f"{output}: exists already; continue with --resume, or replace it with --overwrite"
-            )
-        if part.exists() and not (resume or overwrite):
-            raise LearnedSparseError(
-                f"{output}: a scoring was started; continue with --resume, or start again with --overwrite"
-            )
+        if (output.exists() or part.exists()) and not (resume or overwrite):
+            state = "exists already" if output.exists() else "a scoring was started"
+            raise LearnedSparseError(f"{output}: {state}; continue with --resume, or start again with --overwrite")
         if overwrite:
             part.unlink(missing_ok=True)
         elif output.exists() and not part.exists():

@@ -45,17 +45,15 @@ class Learner:
         self.parameters = trained_parameters(stage, model, self.objective)
         self.optimizer = begin_stage(stage, model, self.parameters) if optimizer is None else optimizer
 
-    def step(self, batch: StepBatch) -> dict[str, float]:
-        """Update the weights once; returns the values to log. A pruner counts the documents of the forward passes."""
-        with nullcontext() if self.pruner is None else self.pruner.counting():
-            return self.update(batch.step, batch.updates[0])
+    def step(self, batch: StepBatch, update: Update | None = None) -> dict[str, float]:
+        """Update the weights once, on ``batch`` or an ``update`` of it; returns the values to log.
 
-    def update(self, step: int, batch: Update) -> dict[str, float]:
-        """Update the weights once on ``batch``, with the schedules of ``step`` (from 0); returns the values to log.
-
-        The share of lambda in force is ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
+        A pruner counts the documents of the forward passes. The share of lambda in force is ``((step + 1) / T)^2``
+        until step T, then 1 (SPLADE §3.2).
         """
-        stage, session, labels, log = self.stage, self._session, labels_of(batch.examples), dict[str, Tensor]()
+        stage, session, step, log = self.stage, self._session, batch.step, dict[str, Tensor]()
+        update = update or batch.updates[0]
+        labels = labels_of(update.examples)
         ramps = {side: min(1.0, (step + 1) / max(1, stage.ramp_steps(side))) ** 2 for side in SIDES}
 
         def loss(outputs: Outputs) -> Tensor:
@@ -71,7 +69,8 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * learning_rate_share(stage, step)
         self.optimizer.zero_grad(set_to_none=True)
-        over_batch(self.outputs, batch.micro_batches, loss, session.gather, session.process_index, session.device)
+        with nullcontext() if self.pruner is None else self.pruner.counting():
+            over_batch(self.outputs, update.micro_batches, loss, session)
         if session.num_processes > 1:  # each has its share of the gradient
             for parameter in self.parameters:
                 if parameter.grad is not None:
@@ -165,23 +164,19 @@ def over_batch(
     forward: Callable[[MicroBatch], Outputs],
     micro_batches: Sequence[MicroBatch],
     loss: Callable[[Outputs], Tensor],
-    gather: Callable[[Tensor], list[Tensor]],
-    process: int,
-    device: torch.device,
+    session: Session,
 ) -> None:
     """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
 
     The result does not depend on how the batch is cut; the shares of the processes have to be summed. Several
     micro-batches are passed forward twice, with the same dropout: first for the outputs alone, then, with the gradient
     of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
-    ``gather`` gives the rows of each process; ``device``: that of the forward passes, whose random numbers are
-    repeated.
     """
     single = len(micro_batches) == 1
     states, parts = [], []
     with torch.set_grad_enabled(single):
         for micro in micro_batches:
-            states.append(random_state(device))
+            states.append(random_state(session.device))
             parts.append(forward(micro))
     local = {name: _joined([part[name].detach() for part in parts]) for name in parts[0]}
     for name, tensor in local.items():
@@ -190,13 +185,14 @@ def over_batch(
         parts.clear()  # ``local`` has copies
     outputs = {}
     for name, own in local.items():
-        shares = gather(own.detach())
-        outputs[name] = _joined([*shares[:process], own, *shares[process + 1 :]])
+        shares = session.gather(own.detach())
+        shares[session.process_index] = own
+        outputs[name] = _joined(shares)
     loss(outputs).backward()
     starts = dict.fromkeys(local, 0)
     for number, micro in enumerate(micro_batches):
         if not single:
-            set_random_state(states[number], device)
+            set_random_state(states[number], session.device)
         live, tensors, gradients = parts[number] if single else forward(micro), [], []
         for name, output in live.items():
             gradient = local[name].grad

@@ -22,7 +22,7 @@ from encoders.backbone.device import process_settings, random_state
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.model import save_checkpoint
 from encoders.models.architecture import QUERY_WEIGHTS
-from encoders.training.data.batches import Batches, StepBatch
+from encoders.training.data.batches import Batches
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
 from encoders.training.data.texts import TextStores, if_main
@@ -46,10 +46,8 @@ class TrainingReport:
     """The result of a run."""
 
     checkpoint: Path
+    progress: Progress  # with the steps over all stages, the best score, and the seconds over all resumptions
     finished: bool
-    steps: int  # over all stages
-    best_score: float | None
-    seconds: float  # of training, over all resumptions
     written: bool  # whether the checkpoint was written: not if the run was interrupted
 
 
@@ -78,7 +76,7 @@ def train(
     folder = checkpoint_folder(recipe.model) if output is None else Path(output)
     report = run_recipe(recipe, folder, quiet=quiet, **options)
     if not report.written:
-        raise KeyboardInterrupt(f"training was interrupted after step {report.steps}; go on with resume=True")
+        raise KeyboardInterrupt(f"training was interrupted after step {report.progress.steps}; go on with resume=True")
     return report.checkpoint
 
 
@@ -105,7 +103,7 @@ def run_recipe(
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.finished.exists() and not overwrite:
-        return _report(output, progress, finished=True, written=True)
+        return TrainingReport(checkpoint=output, progress=progress, finished=True, written=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     session = Session(recipe, device, log_with, output / "training")
@@ -117,17 +115,6 @@ def run_recipe(
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
         return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
-
-
-def _report(checkpoint: Path, progress: Progress, *, finished: bool, written: bool) -> TrainingReport:
-    return TrainingReport(
-        checkpoint=checkpoint,
-        finished=finished,
-        steps=progress.steps_before + progress.step,
-        best_score=progress.best_score,
-        seconds=progress.seconds,
-        written=written,
-    )
 
 
 class Stopping:
@@ -228,8 +215,8 @@ class _Run:
         is_main = session.processes.is_main_process
         if_main(lambda: folder.start(overwrite=overwrite))
         session.processes.init_trackers(recipe.model, config={"recipe": json.dumps(to_mapping(recipe))})
-        log, steps = folder.log if is_main else Path(os.devnull), [stage.steps for stage in recipe.stages]
-        self._journal = Journal(log, quiet=quiet or not is_main, track=session.processes.log, stages=steps)
+        log = folder.log if is_main else Path(os.devnull)
+        self._journal = Journal(log, quiet=quiet or not is_main, track=session.processes.log)
         self._started = time.monotonic()
 
     def run(self) -> TrainingReport:
@@ -253,7 +240,7 @@ class _Run:
                 self._export(finished)
         finally:
             self._journal.close()
-        return _report(self._folder.path, self._progress, finished=finished, written=written)
+        return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished, written=written)
 
     def _load_best(self) -> None:
         """Put the best weights of the stage into the model; without validation the weights stay."""
@@ -262,7 +249,8 @@ class _Run:
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
         """Train ``stage`` from the current step, and from the state ``resumed``; returns whether it was completed."""
-        recipe, session, number = self._recipe, self._session, self._progress.stage
+        recipe, session, progress = self._recipe, self._session, self._progress
+        interval = stage.validate_every or (recipe.validation.every if recipe.validation else stage.steps)
         self._learner = learner = make_learner(stage, session)
         if recipe.negatives_of(stage) != self._negatives.settings:
             self._negatives = NegativeSampler(recipe.negatives_of(stage), self._sources, self._folder.mined)
@@ -274,20 +262,37 @@ class _Run:
             self._negatives.restore(resumed)
         self._journal.start(stage.name, self._progress.step, stage.steps)
         while not self._is_done(stage):
-            start, mined_at = self._progress.step, self._progress.mined_at
+            start, mined_at = progress.step, progress.mined_at
             if learner.ranks and self._negatives.is_due(start, mined_at):
                 searched = self._negatives.mine(
                     lambda part, *search: session.rank(*search, checkpoint=part.checkpoint, component=stage.component),
-                    [recipe.seed, number, start], again=mined_at is not None,
+                    [recipe.seed, progress.stage, start], again=mined_at is not None,
                 )  # fmt: skip
-                self._progress = replace(self._progress, mined_at=start)
+                progress.mined_at = start
                 self._log({"mined queries": searched})
             batches = Batches(
                 self._negatives.examples(), stage, session.model.tokenizer, recipe.max_length, seed=recipe.seed,
-                number=number, process=session.process_index, processes=session.num_processes, device=session.device,
+                number=progress.stage, process=session.process_index, processes=session.num_processes,
+                device=session.device,
             )  # fmt: skip
             for batch in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
-                self._one_step(stage, batch)
+                values = learner.step(batch)
+                progress.step = step = batch.step + 1
+                self._journal.advance(len(batch.examples))
+                if step % recipe.log_every == 0 or step in (1, stage.steps):
+                    rate = stage.learning_rate * learning_rate_share(stage, batch.step)
+                    self._log({**values, "learning_rate": rate})
+                if learner.pruner is not None:
+                    pruned, restart = learner.pruner.after(batch.step)
+                    if pruned:
+                        self._log(pruned)
+                    if restart:  # scores from before and after a smaller gamma are not comparable
+                        progress.best_score = progress.best_step = progress.mixture = None
+                        progress.stale = 0
+                if step % interval == 0 or step == stage.steps:
+                    self._validate(stage)
+                if step % recipe.save_every == 0 and not self._is_done(stage):
+                    self._save()
                 if self._stopping.now():
                     self._save()
                     return False
@@ -301,28 +306,8 @@ class _Run:
         patience = self._recipe.validation.patience if self._recipe.validation else None
         return self._progress.step >= stage.steps or (patience is not None and self._progress.stale >= patience)
 
-    def _one_step(self, stage: Stage, batch: StepBatch) -> None:
-        values, step = self._learner.step(batch), batch.step + 1
-        self._progress = replace(self._progress, step=step)
-        self._journal.advance(len(batch.examples))
-        if step % self._recipe.log_every == 0 or step in (1, stage.steps):
-            rate = {"learning_rate": stage.learning_rate * learning_rate_share(stage, batch.step)}
-            self._log(values | rate)
-        if self._learner.pruner is not None:
-            pruned, restart = self._learner.pruner.after(batch.step)
-            if pruned:
-                self._log(pruned)
-            if restart:  # scores from before and after a smaller gamma are not comparable
-                self._progress = replace(self._progress, best_score=None, best_step=None, mixture=None, stale=0)
-        validation = self._recipe.validation
-        interval = stage.validate_every or (validation.every if validation is not None else stage.steps)
-        if step % interval == 0 or step == stage.steps:
-            self._validate(stage)
-        if step % self._recipe.save_every == 0 and not self._is_done(stage):
-            self._save()
-
     def _log(self, values: Mapping[str, Any]) -> None:
-        self._journal.log(self._progress.stage, self._progress.step, values)
+        self._journal.log(self._progress, values)
 
     def _validate(self, stage: Stage) -> None:
         """Score the model and keep its weights if they are the stage's best."""
@@ -333,10 +318,10 @@ class _Run:
         if progress.step < stage.full_lambda_step:
             return  # the weights are less sparse than the recipe wants; later ones do not compare
         if progress.best_score is None or score > progress.best_score:  # equal scores keep the earlier weights
-            self._progress = replace(progress, best_score=score, best_step=progress.step, mixture=mixture, stale=0)
-            if_main(lambda: save_weights(self._folder.best(self._progress), session.model.weighers))
+            progress.best_score, progress.best_step, progress.mixture, progress.stale = score, progress.step, mixture, 0
+            if_main(lambda: save_weights(self._folder.best(progress), session.model.weighers))
         else:
-            self._progress = replace(progress, stale=progress.stale + 1)
+            progress.stale += 1
 
     def _score(self, validator: Validator, component: str | None) -> tuple[float, Mapping[str, Any] | None]:
         score, mixture, others = validator.score(self._session, component)
@@ -346,8 +331,8 @@ class _Run:
 
     def _save(self) -> None:
         session, learner, now = self._session, self._learner, time.monotonic()
-        seconds = round(self._progress.seconds + now - self._started, 3)
-        self._progress, self._started = replace(self._progress, seconds=seconds), now
+        self._progress.seconds = round(self._progress.seconds + now - self._started, 3)
+        self._started = now
         counts = {} if learner.pruner is None else learner.pruner.tensors()
         random_states = torch.cat(session.gather(random_state(session.device).unsqueeze(0).to(session.device))).cpu()
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models.objectives import Prunable
-from encoders.training.data.batches import StepBatch, Update, labels_of
-from encoders.training.data.examples import Example
+from encoders.training.data.batches import StepBatch, labels_of
 from encoders.training.learner import Learner, begin_stage, trained_parameters
 from encoders.training.objective import make_objective
 from encoders.training.recipe import CoTraining, SpaDEOptions, Stage, spade_options
@@ -46,15 +45,19 @@ class CoLearner:
         A pruner counts documents while all examples are looked at, not while the selected ones train. Without selection
         both train on everything in turns, so that documents are counted for both at once.
         """
+        logs: list[dict[str, float]] = []
         if self._settings.share < 1:
-            logs = self._train_selected(batch)
+            losses = self._losses(batch)
+            for learner, own, others in zip(self._learners, losses, reversed(losses), strict=True):
+                selected = [batch.examples[index] for index in hardest(others, self._settings.selected)]
+                values = _averaged([learner.step(batch, update) for update in batch.cut(selected)])
+                logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
         else:
-            lines: list[list[dict[str, float]]] = [[] for _ in self._learners]
+            steps = []
             for update in batch.updates:
                 with self._counting():
-                    for learner, of_learner in zip(self._learners, lines, strict=True):
-                        of_learner.append(learner.update(batch.step, update))
-            logs = [_averaged(of_learner) for of_learner in lines]
+                    steps.append([learner.step(batch, update) for learner in self._learners])
+            logs += [_averaged(of_learner) for of_learner in zip(*steps, strict=True)]
         named = {
             f"{name}_{key}": value
             for name, values in zip(COMPONENTS, logs, strict=True)
@@ -65,30 +68,20 @@ class CoLearner:
     def _counting(self) -> AbstractContextManager[None]:
         return nullcontext() if self.pruner is None else self.pruner.counting()
 
-    def _train_selected(self, batch: StepBatch) -> list[dict[str, float]]:
-        """Train each component on the examples that the other one selects."""
-        losses, logs = self._losses(batch), []
-        for learner, own, others in zip(self._learners, losses, reversed(losses), strict=True):
-            selected: list[Example] = [batch.examples[index] for index in hardest(others, self._settings.selected)]
-            values = _averaged([learner.update(batch.step, part) for part in batch.cut(selected)])
-            logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
-        return logs
-
     def _losses(self, batch: StepBatch) -> list[Tensor]:
         """The losses of each component on all examples, without dropout; a query is ranked against its update."""
-        losses: list[list[Tensor]] = []
+        losses: list[list[Tensor]] = [[] for _ in self._learners]
         for update in batch.updates:
             with evaluating(self._session.model.weighers), torch.no_grad(), self._counting():
-                losses.append([self._losses_of(learner, update) for learner in self._learners])
-        return [torch.cat(part) for part in zip(*losses, strict=True)]
-
-    def _losses_of(self, learner: Learner, update: Update) -> Tensor:
-        """The loss of each query of an update."""
-        parts = [learner.outputs(micro) for micro in update.micro_batches]
-        outputs = {
-            name: torch.cat(self._session.gather(torch.cat([part[name] for part in parts]))) for name in parts[0]
-        }
-        return torch.stack(list(learner.objective.losses(outputs, labels_of(update.examples)).values())).sum(dim=0)
+                for learner, of_learner in zip(self._learners, losses, strict=True):
+                    parts = [learner.outputs(micro) for micro in update.micro_batches]
+                    outputs = {
+                        name: torch.cat(self._session.gather(torch.cat([part[name] for part in parts])))
+                        for name in parts[0]
+                    }
+                    values = learner.objective.losses(outputs, labels_of(update.examples)).values()
+                    of_learner.append(torch.stack(list(values)).sum(dim=0))
+        return [torch.cat(of_learner) for of_learner in losses]
 
 
 def hardest(losses: Tensor, count: int) -> list[int]:

@@ -9,7 +9,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ Track = Callable[[Mapping[str, float], int], None]
 """Sends numbers by name to a tracker, with the step counted over all stages."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Progress:
     """Position of a run: ``step`` steps of stage ``stage`` (both from 0) are done."""
 
@@ -54,6 +54,11 @@ class Progress:
     recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
     data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
     versions: Mapping[str, str] = field(default_factory=dict)  # of the libraries that computed the last steps
+
+    @property
+    def steps(self) -> int:
+        """Over all stages."""
+        return self.steps_before + self.step
 
 
 class RunFolder:
@@ -147,9 +152,8 @@ class Journal:
     A run that was killed and resumed logs some steps twice; the last line of a step counts.
     """
 
-    def __init__(self, path: Path, *, quiet: bool, track: Track, stages: Sequence[int]) -> None:
-        """``stages``: their steps, for ``track``."""
-        self._track, self._starts = track, [sum(stages[:number]) for number in range(len(stages))]
+    def __init__(self, path: Path, *, quiet: bool, track: Track) -> None:
+        self._track = track
         self._file = path.open("a", encoding="utf-8", newline="\n")
         self._quiet, self._bar = quiet, tqdm(disable=True)
 
@@ -165,7 +169,7 @@ class Journal:
         self._bar.update()
         self._examples += examples
 
-    def log(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
+    def log(self, progress: Progress, values: Mapping[str, Any]) -> None:
         """Log the values of a training step, or of a validation, a pruning or a mining."""
         if "loss" in values:  # a step: with the examples per second since the last line
             rate = self._examples / max(time.monotonic() - self._time, 1e-9)
@@ -173,10 +177,10 @@ class Journal:
             shown = {name: format(values[name], form) for name, form in _SHOWN.items() if name in values}
             self._bar.set_postfix(shown, refresh=False)
         elif not self._quiet:
-            _logger.info("step %d: %s", step, ", ".join(f"{name} {value}" for name, value in values.items()))
+            _logger.info("step %d: %s", progress.step, ", ".join(f"{name} {value}" for name, value in values.items()))
         numbers = {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
-        self._track(numbers, self._starts[stage] + step)
-        self._file.write(json.dumps({"stage": stage, "step": step, **values}) + "\n")
+        self._track(numbers, progress.steps)
+        self._file.write(json.dumps({"stage": progress.stage, "step": progress.step, **values}) + "\n")
         self._file.flush()
         self._time, self._examples = time.monotonic(), 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from encoders.models import SIDES
 from encoders.models.objectives import Mixture
 from encoders.training.data.examples import Judged
 from encoders.training.data.negatives import Vectors, bm25_run, draw
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Encode = Callable[[Side, Sequence[str], str | None], Vectors]
-"""``(side, texts, component)`` to weights; component None: the whole model."""
 Floats = npt.NDArray[np.float64]
 
 DEPTH = 10
@@ -143,7 +142,7 @@ class Validator:
         mixtures = self.mixtures if component is None else ()
         if self._candidates is not None or mixtures:
             tried = mixtures or [Mixture({}, {component: 1.0})]  # type: ignore[dict-item]  # None: the whole model
-            score, best = session.on_main(lambda: self._best(session.encode, tried))
+            score, best = session.on_main(lambda: self._best(session, tried))
             return score, mixtures[best].settings if mixtures else None, {}
         counts: dict[Side, Floats] = {}
 
@@ -164,7 +163,7 @@ class Validator:
         others = {name: round(float(value), digits) for name, (value, digits) in measures.items()}
         return mean_reciprocal_rank(run, self.positives, DEPTH), None, others
 
-    def _best(self, encode: Encode, mixtures: Sequence[Mixture]) -> tuple[float, int]:
+    def _best(self, session: Session, mixtures: Sequence[Mixture]) -> tuple[float, int]:
         """MRR@10 of the best mixture and its index; queries rank the pool, or each its own candidates."""
         names, ids = list(dict.fromkeys(chain(*(mixture.factors for mixture in mixtures)))), list(self._queries)
         total = np.zeros(len(mixtures))
@@ -172,8 +171,8 @@ class Validator:
         if self._candidates is not None:
             groups = [([id], self._candidates[id]) for id in ids if self._candidates[id]]
         for queries, documents in groups:
-            texts = [self._queries[id] for id in queries], [self._pool[id] for id in documents]
-            vectors = {name: (encode("query", texts[0], name), encode("document", texts[1], name)) for name in names}
+            texts = {"query": [self._queries[id] for id in queries], "document": [self._pool[id] for id in documents]}
+            vectors = {name: [session.encode(side, texts[side], name) for side in SIDES] for name in names}
             total += mixture_scores(mixtures, vectors, queries, documents, self.positives, DEPTH) * len(queries)
         scores = total / len(self.positives)
         return float(scores.max()), int(scores.argmax())
@@ -227,8 +226,8 @@ def _of_training(
         for query, relevant in part.positives.items():
             of_query = positives.setdefault(query, [])
             for name in relevant:
-                known = [name]
-                if part.texts and not (known := ids[text_key(name)]):
+                known = ids[text_key(name)] if part.texts else [name]
+                if not known:
                     known = [f"text-{text_key(name):016x}"]
                     extra[known[0]] = Document(known[0], name)
                 of_query += [id for id in known if id not in of_query]
@@ -270,7 +269,7 @@ def ndcg(
 
 def mixture_scores(
     mixtures: Sequence[Mixture],
-    vectors: Mapping[str, tuple[Vectors, Vectors]],
+    vectors: Mapping[str, Sequence[Vectors]],
     query_ids: Sequence[str],
     document_ids: Sequence[str],
     positives: Mapping[str, Sequence[str]],
@@ -287,11 +286,13 @@ def mixture_scores(
     order[np.argsort(np.array(document_ids))] = np.arange(len(document_ids))
     rows = max(1, _MAX_CELLS // max(1, len(document_ids)))
     total = np.zeros(len(mixtures))
-    for query, scores in zip(query_ids, _scores_by_query(vectors), strict=True):
+    transposed = [(queries, documents.T.tocsr()) for queries, documents in vectors.values()]
+    for row, query in enumerate(query_ids):
+        scores = [(queries[[row]] @ documents).toarray().astype(float) for queries, documents in transposed]
         for start in range(0, len(factors), rows):
             chunk = factors[start : start + rows]
             # added up one by one, so that equal scores stay equal
-            mixed = sum(chunk[:, [part]] * scores[part] for part in range(len(scores)))
+            mixed: Floats = sum(chunk[:, [part]] * of_part for part, of_part in enumerate(scores))
             best = np.zeros(len(chunk))
             for column in (columns[id] for id in positives[query] if id in columns):
                 score = mixed[:, [column]]
@@ -300,10 +301,3 @@ def mixture_scores(
                 best = np.maximum(best, np.where((ranks <= depth) & (score[:, 0] > 0), 1 / ranks, 0.0))
             total[start : start + rows] += best
     return total / len(query_ids)
-
-
-def _scores_by_query(vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator[Floats]:
-    """The scores (components, documents) of each query."""
-    transposed = [(queries, documents.T.tocsr()) for queries, documents in vectors.values()]
-    for row in range(transposed[0][0].shape[0]):
-        yield np.stack([(queries[[row]] @ documents).toarray()[0] for queries, documents in transposed]).astype(float)

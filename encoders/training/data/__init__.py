@@ -3,5 +3,5 @@
 Read ``examples`` first, then ``files`` and ``sources``, ``negatives`` and ``batches``.
 """
 
-__all__ = ["batches", "examples", "negatives", "scores", "sources", "texts"]
+__all__ = ["batches", "examples", "negatives", "sources", "texts"]
 """Public modules."""

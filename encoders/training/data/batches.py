@@ -103,11 +103,8 @@ class Batches:
 
     def examples(self, step: int) -> list[Example]:
         """The examples of ``step``, over all processes."""
-        examples = []
-        for position in range(step * self._step_size, (step + 1) * self._step_size):
-            source, index = self._sampler.at(position)
-            examples.append(self._sources[source].get(index, np.random.default_rng([*self._seed, position])))
-        return examples
+        positions = range(step * self._step_size, (step + 1) * self._step_size)
+        return list(_drawn(self._sources, self._sampler, positions, *self._seed))
 
     def batch(self, step: int) -> StepBatch:
         """The batch of ``step`` with the tokens of this process."""
@@ -152,10 +149,13 @@ def examples_in_order(
     stores = TextStores(on_bad_line=on_bad_line)
     sources = [load_source(source, negatives, stores) for source in data]
     examples = NegativeSampler(negatives, sources).examples()
-    sampler = Sampler([len(part) for part in examples], seed=seed)
-    for position in range(count):
+    return _drawn(examples, Sampler([len(part) for part in examples], seed=seed), range(count), seed)
+
+
+def _drawn(sources: Sequence[Examples], sampler: Sampler, positions: range, *seed: int) -> Iterator[Example]:
+    for position in positions:
         number, index = sampler.at(position)
-        yield examples[number].get(index, np.random.default_rng([seed, position]))
+        yield sources[number].get(index, np.random.default_rng([*seed, position]))
 
 
 def tokenize(tokenizer: Callable[..., Any], texts: Sequence[str], max_length: int) -> Tokens:

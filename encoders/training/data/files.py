@@ -17,8 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.examples import Candidates, Example, Examples, Judged
-from encoders.training.data.scores import TeacherScores, finite
+from encoders.training.data.examples import Candidates, Example, Examples, Judged, TeacherScores, finite
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.training.data.examples import Examples, JudgedExamples
+from encoders.training.data.examples import Examples, JudgedExamples, TeacherScores
 from encoders.training.data.files import ExampleFile
-from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, TextStores
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import load_collection

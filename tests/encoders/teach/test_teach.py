@@ -15,14 +15,15 @@ from encoders import load
 from encoders.backbone.pretrained import save_random_bert
 from encoders.teach import scoring
 from encoders.teach.__main__ import main
-from encoders.teach.cross_encoder import load_cross_encoder_recipe, train_cross_encoder
+from encoders.teach.cross_encoder import CrossEncoderRecipe, train_cross_encoder
 from encoders.teach.scorers import CrossEncoder
 from encoders.train import main as train_main
-from encoders.training import Negatives, Source
-from encoders.training.data.scores import TeacherScores
+from encoders.training import Negatives, Source, recipe_values
+from encoders.training.data.examples import TeacherScores
 from encoders.training.data.sources import load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 from tests.encoders.training.conftest import WORDS, tiny_backbone, tiny_collection
 
 __all__ = ["tiny_backbone", "tiny_collection"]  # fixtures
@@ -184,7 +185,7 @@ def test_a_cross_encoder_is_trained(
         train_main(["--recipe", str(teacher_recipe), *where])
     with pytest.raises(LearnedSparseError, match="a cross-encoder is trained in one go"):
         train_main(["--recipe", str(teacher_recipe), *where, "--resume"])
-    recipe = load_cross_encoder_recipe(teacher_recipe, changes=["steps=5"])
+    recipe = parse(CrossEncoderRecipe, recipe_values(teacher_recipe, changes=["steps=5"]), "teacher")
     for name in ("one", "two"):
         train_cross_encoder(recipe, tmp_path / name, device="cpu", quietly=True)
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
@@ -201,4 +202,4 @@ def test_a_cross_encoder_is_trained(
 )
 def test_recipes_of_cross_encoders_are_checked(teacher_recipe: Path, change: str, message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
-        load_cross_encoder_recipe(teacher_recipe, changes=[change])
+        parse(CrossEncoderRecipe, recipe_values(teacher_recipe, changes=[change]), "teacher")

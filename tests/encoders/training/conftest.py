@@ -118,13 +118,14 @@ def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
 class Run:
     """Output folder and report of a training run."""
 
-    def __init__(self, folder: Path, report: TrainingReport) -> None:
-        self.folder, self.report = folder, report
+    def __init__(self, folder: Path, report: TrainingReport | None = None) -> None:
+        self.folder = folder
+        self.report: Any = report
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log."""
         lines = (self.folder / "training" / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines if line.endswith("}")]  # a kill cuts a line off
 
     def logged(self, key: str) -> list[Any]:
         """The values of ``key`` in the log."""

@@ -15,9 +15,8 @@ from encoders.training.learner import Learner
 from encoders.training.session import Session
 from encoders.training.spade import COMPONENTS
 from learned_sparse.core.errors import LearnedSparseError
+from tests.encoders.training.conftest import Recipes, Trained
 
-Spade = Callable[..., Recipe]
-Trained = Callable[..., Any]
 FirstStage = Callable[[Recipe], Any]
 
 PARTS = {"select_from": 24, "share": 0.3}
@@ -57,19 +56,19 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
 @pytest.fixture
 def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Component and queries of every update of a test, in order."""
-    update, updates = Learner.update, []
+    step, updates = Learner.step, []
 
-    def record(self: Learner, step: int, batch: Any) -> dict[str, float]:
+    def record(self: Learner, batch: Any, update: Any) -> dict[str, float]:
         assert self.stage.component is not None
-        updates.append((self.stage.component, [example.query for example in batch.examples]))
-        return update(self, step, batch)
+        updates.append((self.stage.component, [example.query for example in update.examples]))
+        return step(self, batch, update)
 
-    monkeypatch.setattr(Learner, "update", record)
+    monkeypatch.setattr(Learner, "step", record)
     return updates
 
 
 def test_each_component_selects_the_hardest_examples_for_the_other(
-    first_stage: FirstStage, spade_recipe: Spade, updates: list[tuple[str, list[str]]]
+    first_stage: FirstStage, spade_recipe: Recipes, updates: list[tuple[str, list[str]]]
 ) -> None:
     session, learner, batches = first_stage(spade_recipe(CO))
     batch = batches.batch(0)
@@ -88,7 +87,19 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
     assert logs["loss"] == pytest.approx((logs["weighting_loss"] + logs["expansion_loss"]) / 2)
 
 
-def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Spade) -> None:
+def test_a_component_without_gradient_keeps_its_weights(first_stage: FirstStage, spade_recipe: Recipes) -> None:
+    """On several processes, too: Adam moves a parameter by its moments if its gradient is 0, but not without one."""
+    session, learner, batches = first_stage(spade_recipe(CO))
+    session.num_processes = 2
+    batch, towers = batches.batch(0), session.model.towers
+    learner.step(batch)
+    before = {name: [p.detach().clone() for p in towers[name].parameters()] for name in COMPONENTS}
+    learner._learners[0].step(batch, batch.updates[0])
+    kept = {name: all(map(torch.equal, before[name], towers[name].parameters())) for name in COMPONENTS}
+    assert kept == {"weighting": False, "expansion": True}
+
+
+def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     """A query is ranked against its whole update, however it is cut into micro-batches."""
     session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
     batch = batches.batch(0)
@@ -98,7 +109,7 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 
 
-def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, trained: Trained) -> None:
+def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Recipes, trained: Trained) -> None:
     """Warm-up and co-training with a fixed seed; a change in any part changes these numbers."""
     run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))
     recorded = [2.193035, 2.187833, 2.704918, 2.404154, 3.648524, 3.652616, 4.035214]
@@ -107,7 +118,7 @@ def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, train
 
 def test_resuming_in_the_middle_gives_the_same_weights(
     first_stage: FirstStage,
-    spade_recipe: Spade,
+    spade_recipe: Recipes,
     trained: Trained,
     tiny_collection: Any,
     stop_after: Callable[[int], None],
@@ -138,13 +149,13 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     ],
 )
 def test_invalid_cotraining_options_are_errors(
-    first_stage: FirstStage, spade_recipe: Spade, stage: dict[str, Any], message: str
+    first_stage: FirstStage, spade_recipe: Recipes, stage: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         spade_recipe(stage)
 
 
-def test_unknown_components_are_named(first_stage: FirstStage, spade_recipe: Spade) -> None:
+def test_unknown_components_are_named(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     with pytest.raises(LearnedSparseError, match="no component 'weigthing'; the model has weighting, expansion"):
         first_stage(spade_recipe({"component": "weigthing"}))
     with pytest.raises(LearnedSparseError, match="learning_rates: no component 'expanson'; did you mean 'expansion'"):

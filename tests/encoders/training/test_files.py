@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source
+from encoders.training.data.examples import TeacherScores
 from encoders.training.data.files import ExampleFile
-from encoders.training.data.scores import TeacherScores
 from encoders.training.data.sources import load_source
 from learned_sparse.core.errors import LearnedSparseError
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,10 @@ from encoders.backbone.device import random_state, set_random_state
 from encoders.models import ARCHITECTURES
 from encoders.training import Recipe, run_recipe
 from tests.encoders.models.cases import SMALLEST
+from tests.encoders.training.conftest import Recipes, Run
 
 pytestmark = pytest.mark.gpu
 DEVICE = os.environ.get("TEST_DEVICE", "cuda")
-Recipes = Callable[..., Recipe]
 
 
 def last_device() -> torch.device:
@@ -30,8 +28,7 @@ def last_device() -> torch.device:
 
 def losses(recipe: Recipe, output: Path, device: str = DEVICE, **options: Any) -> list[float]:
     run_recipe(recipe, output, device=device, quiet=True, **options)
-    lines = (output / "training" / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+    return Run(output).logged("loss")
 
 
 def test_resumed_training_equals_an_undisturbed_run(
@@ -53,22 +50,13 @@ def test_random_numbers_of_the_last_device_are_repeated() -> None:
     assert torch.rand(9, device=device).equal(first)
 
 
-def test_strict_fp32_equals_the_cpu(tiny_recipe: Recipes, tmp_path: Path) -> None:
-    """Adam divides each gradient by its size, so that rounding of those near 0 counts: a low rate keeps that small."""
-    recipe = tiny_recipe({"steps": 5, "dropout": False, "learning_rate": 1e-5}, precision="fp32-strict")
-    assert losses(recipe, tmp_path / "gpu") == pytest.approx(losses(recipe, tmp_path / "cpu", "cpu"), rel=1e-3)
-
-
 STAGES: dict[str, tuple[str, dict[str, Any]]] = {
     "splade": ("splade", {"regularizer": {"kind": "flops", "lambda_query": 1e-3, "lambda_document": 1e-3}}),
     "sparterm": ("sparterm", {}),
     "sparterm gate": ("sparterm", {"objective": "gate"}),
     "sparterm joint": ("sparterm", {"options": {"joint": True}}),
     "spade": ("spade", {"options": {"pruning": {"window": 2}}}),
-    "spade cotraining": (
-        "spade",
-        {"options": {"cotraining": {"select_from": 16}}},
-    ),
+    "spade cotraining": ("spade", {"options": {"cotraining": {"select_from": 16}}}),
     "deepct": ("deepct", {"objective": "term_recall"}),
     "masked LM": ("splade", {"objective": "mlm"}),
     **{name: (name, {}) for name in ("deepimpact", "tildev2", "uhd", "unicoil")},
@@ -123,17 +111,13 @@ def test_validation_mining_and_micro_batches(tiny_recipe: Recipes, tiny_collecti
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
 def test_two_gpus_equal_one_cpu(
-    recipe_values: Callable[..., dict[str, Any]], tiny_recipe: Recipes, tmp_path: Path, root: Path
+    recipe_values: Callable[..., dict[str, Any]], tiny_recipe: Recipes, tmp_path: Path, python: Any
 ) -> None:
     stage = {"steps": 4, "dropout": False}
-    recipe = tmp_path / "recipe.json"
+    recipe = tmp_path / "recipe.yaml"
     recipe.write_text(json.dumps(recipe_values(stage, precision="fp32-strict")), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(root), "TRAIN_DEVICE": "cuda"}
-    program = str(Path(__file__).with_name("train_tiny.py"))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", program]
-    command += [str(recipe), str(tmp_path / "two")]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    group = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "encoders.train"]
+    done = python(*group, "--recipe", recipe, "--output", tmp_path / "two", "--device", "cuda", timeout=300)
     assert done.returncode == 0, done.stderr
-    log = (tmp_path / "two" / "training" / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    two = [line["loss"] for line in map(json.loads, log) if "loss" in line]
+    two = Run(tmp_path / "two").logged("loss")
     assert two == pytest.approx(losses(tiny_recipe(stage), tmp_path / "cpu", "cpu"), rel=1e-3)

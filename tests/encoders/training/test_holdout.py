@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 from encoders.models.objectives import Mixture
-from encoders.training import Negatives, Recipe, Source, Validation, load_recipe, recipe_splits
+from encoders.training import Negatives, Source, Validation, load_recipe, recipe_splits
 from encoders.training.data.batches import Batches
 from encoders.training.data.sources import LoadedSource, load_source
 from encoders.training.data.texts import TextStores
@@ -21,11 +21,8 @@ from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
+from tests.encoders.training.conftest import Recipes, Trained
 from tests.toy_data import save_beir
-
-Spade = Callable[..., Recipe]
-Recipes = Callable[..., Recipe]
-Trained = Callable[..., Any]
 
 
 def test_splits_of_a_recipe_have_one_name_in_every_spelling(tmp_path: Path) -> None:

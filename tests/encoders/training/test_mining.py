@@ -112,7 +112,7 @@ def test_other_sources_fill_up_one_that_has_too_few() -> None:
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
-    from encoders.training.data.scores import TeacherScores
+    from encoders.training.data.examples import TeacherScores
 
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
@@ -153,13 +153,6 @@ def test_another_checkpoint_can_search_the_negatives(
     negatives = {"kind": "checkpoint", "checkpoint": str(first.folder), "ranks": [1, 5]}
     run = trained(tiny_recipe({"steps": 3}, data=[{"collection": str(tiny_collection)}], negatives=negatives), "second")
     (mined,) = (run.folder / "training").glob("mined-*")
-    from encoders import load
-
-    encoders = {side: load(str(first.folder), side, device="cpu", dtype="fp32") for side in ("query", "document")}
-    query, document = (
-        encoders[side].encode([text]).to_scipy() for side, text in (("query", "w0 w13"), ("document", "w0 w11"))
-    )
-    assert (query @ document.T).sum() > 0
     assert len(mined.read_text(encoding="utf-8").splitlines()) == 30 * 6
     assert run.logged("mined queries") == [30]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ from encoders.models.objectives import Tokens
 from encoders.training import Recipe, Stage
 from encoders.training.mlm import MaskedLMObjective
 from learned_sparse.core.errors import LearnedSparseError
-
-Recipes = Callable[..., Recipe]
-Trained = Callable[..., Any]
+from tests.encoders.training.conftest import Recipes, Trained
 
 MLM = {"objective": "mlm", "learning_rate": 5e-3, "negatives": {"kind": "random", "per_query": 3}}
 FLOPS = {"kind": "flops", "lambda_document": 1e-2, "ramp_steps": 0}

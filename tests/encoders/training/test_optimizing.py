@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,14 +66,11 @@ def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: 
         return outputs["queries"].sum()
 
     current = fake_device.generators[0].get_state()
-    over_batch(forward, [1, 2], loss, _same, 0, SECOND)  # type: ignore[list-item]
+    session: Any = SimpleNamespace(gather=lambda tensor: [tensor], process_index=0, device=torch.device(SECOND))
+    over_batch(forward, [1, 2], loss, session)  # type: ignore[list-item]
     assert len(masks) == 4
     assert masks[0].equal(masks[2])
     assert masks[1].equal(masks[3])
     assert not masks[0].equal(masks[1])
     torch.testing.assert_close(parameter.grad, masks[0] + masks[1])
     assert fake_device.generators[0].get_state().equal(current)
-
-
-def _same(tensor: Tensor) -> list[Tensor]:
-    return [tensor]

@@ -14,95 +14,81 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from encoders.training import Recipe
-from encoders.training.session import TIMEOUT
+from encoders.training.session import TIMEOUT, Session
 from learned_sparse.core.settings import parse
+from tests.encoders.training.conftest import Recipes, Run, Trained
 
-PROGRAM = Path(__file__).with_name("train_tiny.py")
 STEPS = 60
 
 
-def _lines(output: Path) -> int:
-    log = output / "training" / "log.jsonl"
-    return len(log.read_bytes().splitlines()) if log.exists() else 0
+@pytest.fixture
+def started(tmp_path: Path, root: Path) -> Callable[..., subprocess.Popen[str]]:
+    """``started(values, name, processes=1)`` starts the training of a recipe into the folder ``name``."""
+
+    def start(values: dict[str, Any], name: str, processes: int = 1) -> subprocess.Popen[str]:
+        recipe = tmp_path / "recipe.yaml"
+        recipe.write_text(json.dumps(values), encoding="utf-8")
+        group = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
+        command = [sys.executable, "-m", *(group if processes > 1 else []), "encoders.train", "--recipe", str(recipe)]
+        command += ["--output", str(tmp_path / name), "--resume", "--device", "cpu", "--quiet"]
+        environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+        return subprocess.Popen(command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True)
+
+    return start
 
 
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_run(
-    recipe_values: Callable[..., dict[str, Any]], tiny_collection: Path, tmp_path: Path, root: Path
+    recipe_values: Callable[..., dict[str, Any]], tiny_collection: Path, tmp_path: Path, started: Callable[..., Any]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 8, "holdout": 6}
-    recipe = tmp_path / "recipe.json"
     values = recipe_values({"steps": STEPS}, validation=validation, save_every=4)
-    recipe.write_text(json.dumps(values), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-
-    def start(output: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(PROGRAM), str(recipe), str(tmp_path / output)]
-        return subprocess.Popen(command, cwd=root, env=environment)
-
+    killed, whole = (Run(tmp_path / name) for name in ("killed", "whole"))
+    log = killed.folder / "training" / "log.jsonl"
     for line, delay in ((13, 0.01), (38, 0.04)):
-        process = start("killed")
-        while _lines(tmp_path / "killed") < line:
+        process = started(values, "killed")
+        while not log.exists() or len(log.read_bytes().splitlines()) < line:
             time.sleep(0.005)
         time.sleep(delay)
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    assert not (tmp_path / "killed" / "learned_sparse.json").exists()
-    assert [start(name).wait() for name in ("killed", "whole")] == [0, 0]
-    name = Path("towers") / "document" / "model.safetensors"
-    uninterrupted, killed = load_file(tmp_path / "whole" / name), load_file(tmp_path / "killed" / name)
-    assert uninterrupted.keys() == killed.keys()
-    assert all(torch.equal(uninterrupted[key], killed[key]) for key in uninterrupted)
-    assert _log(tmp_path / "whole") == _log(tmp_path / "killed")
-
-
-def _log(output: Path) -> list[tuple[int, float]]:
-    text = (output / "training" / "log.jsonl").read_text(encoding="utf-8")
-    values: dict[tuple[int, bool], float] = {}
-    for entry in (json.loads(line) for line in text.splitlines() if line.endswith("}")):  # a kill cuts a line off
-        # of two lines of a step, the last one counts
-        values[entry["step"], "loss" in entry] = entry.get("loss", entry.get("MRR@10"))
-    assert sorted(step for step, is_loss in values if is_loss) == list(range(1, STEPS + 1))
-    return sorted((step, value) for (step, _), value in values.items())
+    assert not (killed.folder / "learned_sparse.json").exists()
+    assert [started(values, name).wait() for name in ("killed", "whole")] == [0, 0]
+    assert killed.moved_since(whole) == set()
+    # of two lines of a step, the last one counts
+    losses = [{line["step"]: line["loss"] for line in run.log() if "loss" in line} for run in (killed, whole)]
+    assert losses[0] == losses[1]
+    assert sorted(losses[0]) == list(range(1, STEPS + 1))
 
 
 def test_two_processes_equal_one(
     recipe_values: Callable[..., dict[str, Any]],
-    trained: Callable[..., Any],
+    trained: Trained,
     tiny_collection: Path,
     tmp_path: Path,
-    root: Path,
+    started: Callable[..., Any],
 ) -> None:
-    """With in-batch negatives from the whole batch of 7 queries (4 and 3), then from half of 8, in passes of 3 and 1.
-
-    While the main process validates, the other waits for more than NCCL's 10 minutes.
-    """
+    """In-batch negatives from the whole batch of 7 queries (4 and 3), then from half of 8, in passes of 3 and 1."""
     validation = {"collection": str(tiny_collection), "every": 2, "holdout": 6}
     regularizer = {"kind": "flops", "lambda_query": 1e-2, "lambda_document": 1e-2, "ramp_steps": 0}
     stage = {"steps": 4, "batch_size": 7, "dropout": False, "learning_rate": 1e-4, "regularizer": regularizer}
     values = recipe_values(stage, validation=validation, precision="fp32-strict")
-    cut = {"batch_size": 8, "micro_batch_size": 3, "rank": {"negatives_from": 4}}
+    mining = {"kind": "self", "every": 2, "ranks": [1, 10]}  # both processes read what the main process has mined
+    cut = {"batch_size": 8, "micro_batch_size": 3, "rank": {"negatives_from": 4}, "negatives": mining}
     values["stages"].append({**values["stages"][0], **cut})
-    recipe = tmp_path / "recipe.json"
-    recipe.write_text(json.dumps(values), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launcher, str(PROGRAM), str(recipe), str(tmp_path / "two")]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.replace("\n", "") == f"processes wait for {TIMEOUT}" * 2  # both may write before a line ends
-    trained(parse(Recipe, values, "recipe"), "one")
-    logs = {}
-    for name in ("one", "two"):
-        text = (tmp_path / name / "training" / "log.jsonl").read_text(encoding="utf-8")
-        lines = [line for line in map(json.loads, text.splitlines()) if "loss" in line]
-        keys = ("loss", "query_regularizer", "document_regularizer")
-        logs[name] = [line[key] for line in lines for key in keys]
-    assert logs["two"] == pytest.approx(logs["one"], rel=1e-5)
-    file = Path("towers") / "document" / "model.safetensors"
-    one, two = load_file(tmp_path / "one" / file), load_file(tmp_path / "two" / file)
+    process = started(values, "two", processes=2)
+    assert process.wait(timeout=300) == 0, process.stderr.read()
+    two, one = Run(tmp_path / "two"), trained(parse(Recipe, values, "recipe"), "one")
+    for key in ("loss", "query_regularizer", "document_regularizer"):
+        assert two.logged(key) == pytest.approx(one.logged(key), rel=1e-5)
+    before, after = one.weights(), two.weights()
     # The key bias has no effect, so its gradient is rounding error, which Adam scales up.
-    names = [name for name in one if not name.endswith("key.bias")]
-    assert [name for name in names if not torch.allclose(one[name], two[name], atol=1e-5)] == []
+    names = [name for name in before if not name.endswith("key.bias")]
+    assert [name for name in names if not torch.allclose(before[name], after[name], atol=1e-5)] == []
+
+
+def test_processes_wait_longer_than_nccls_ten_minutes(tiny_recipe: Recipes) -> None:
+    """While the main process validates."""
+    handler = Session(tiny_recipe(), "cpu").processes.init_handler
+    assert handler.timeout == TIMEOUT

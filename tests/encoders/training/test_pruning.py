@@ -10,13 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models.objectives import Prunable
-from encoders.training import Recipe, SpaDEOptions, Stage
+from encoders.training import SpaDEOptions, Stage
 from encoders.training.recipe import Pruning
 from encoders.training.spade import Pruner
 from learned_sparse.core.errors import LearnedSparseError
-
-Spade = Callable[..., Recipe]
-Trained = Callable[..., Any]
+from tests.encoders.training.conftest import Recipes, Trained
 
 
 class Table(nn.Module):
@@ -77,6 +75,24 @@ def test_windows_and_schedule() -> None:
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
 
 
+def test_shares_are_float64_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apple GPUs have no float64."""
+    cpu, double, moved = Tensor.cpu, Tensor.double, list[Tensor]()
+
+    def move(tensor: Tensor) -> Tensor:
+        moved.append(tensor)
+        return cpu(tensor)
+
+    monkeypatch.setattr(Tensor, "cpu", move)
+    monkeypatch.setattr(Tensor, "double", lambda self: double(self) if self is moved[-1] else pytest.fail("not moved"))
+    document = Document()
+    pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
+    with pruner.counting():
+        feed(document, FIRST, "one")
+    pruner.after(0)
+    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
+
+
 def test_an_architecture_that_cannot_prune_is_refused() -> None:
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
         Pruner(stage(), None, lambda tensor: tensor)
@@ -90,7 +106,7 @@ def frequencies(run: Any) -> Mapping[str, float]:
     return stored
 
 
-def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spade, trained: Trained) -> None:
+def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Recipes, trained: Trained) -> None:
     """A learning rate of 0 keeps the model fixed, so the same documents have the same terms."""
     stage = {
         "steps": 2,
@@ -107,7 +123,7 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spa
 
 
 def test_a_smaller_gamma_discards_the_best_score(
-    spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     pruning = {"gamma": 0.6, "window": 2}

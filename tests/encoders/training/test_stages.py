@@ -12,9 +12,7 @@ from encoders.training.loop import make_learner
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
-
-Recipes = Callable[..., Recipe]
-Trained = Callable[..., Any]
+from tests.encoders.training.conftest import Recipes, Trained
 
 
 def test_the_next_stage_starts_from_the_best_weights(

@@ -14,9 +14,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
-from encoders.encoding.model import load_checkpoint, new_model
+from encoders.encoding.model import load_checkpoint
 from encoders.models import SIDES
 from encoders.models.objectives import Mixture
 from encoders.training import Recipe, validation
@@ -24,9 +23,7 @@ from encoders.training.session import Session, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores
 from learned_sparse.core.encoder import encode_texts
 from learned_sparse.core.errors import LearnedSparseError
-
-Spade = Callable[..., Recipe]
-Trained = Callable[..., Any]
+from tests.encoders.training.conftest import Recipes, Trained
 
 NAMES = ("one", "two", "three")
 MIXTURES = [
@@ -88,24 +85,6 @@ def search(queries: Any, documents: Any, query_ids: list[str], ids: list[str], d
     return {query: [hit for hit in run if hit[1] > 0][:depth] for query, run in zip(query_ids, runs, strict=True)}
 
 
-def rows(*values: list[float]) -> Any:
-    return scipy.sparse.csr_array(np.array(values, dtype=np.float32))
-
-
-def test_a_component_missing_from_a_mixture_has_factor_zero() -> None:
-    encoded = {"one": (rows([1]), rows([1], [2])), "two": (rows([1]), rows([9], [1]))}
-    named = [Mixture({}, {"one": 1.0}), Mixture({}, {"one": 1.0, "two": 1.0})]
-    assert mixture_scores(named, encoded, ["q"], ["a", "b"], {"q": ["b"]}).tolist() == [1.0, 0.5]
-
-
-def test_positives_outside_the_pool_count_as_not_retrieved() -> None:
-    encoded = {"one": (rows([1], [1], [1]), rows([1], [2]))}
-    positives = {"q1": ["elsewhere"], "q2": [], "q3": ["a", "elsewhere"]}
-    assert mixture_scores([Mixture({}, {"one": 1.0})], encoded, ["q1", "q2", "q3"], ["a", "b"], positives).tolist() == [
-        pytest.approx(1 / 6)
-    ]
-
-
 def mrr(run: Any, alpha: float, recipe: Recipe) -> float:
     """MRR@10 of the checkpoint with another alpha, by a validation without mixtures."""
     session = Session(recipe, "cpu")
@@ -117,7 +96,7 @@ def mrr(run: Any, alpha: float, recipe: Recipe) -> float:
 
 
 def test_the_checkpoint_stores_the_best_alpha_of_validation(
-    spade_recipe: Spade, trained: Trained, tiny_collection: Any
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
     stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("weighting", "expansion")]
@@ -138,17 +117,6 @@ def test_the_checkpoint_stores_the_best_alpha_of_validation(
 DOCUMENTS = ["python file", "python file file", "wing", "python"]
 
 
-def test_inverse_document_frequencies_count_documents_and_skip_special_tokens(tiny_headless: Path) -> None:
-    model = new_model("splade", {"pooling": "max"}, str(tiny_headless))
-    ids = model.tokenizer.get_vocab()
-    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(ids))
-    frequencies = inverse_document_frequencies(model, vocabulary, DOCUMENTS)
-    expected = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5 / 1}
-    for term, ratio in expected.items():
-        assert math.isclose(frequencies[ids[term]], math.log(ratio), rel_tol=1e-6)
-    assert all(frequencies[ids[term]] == 0 for term in ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[unused0]"))
-
-
 def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     tiny_headless: Path, tiny_recipe: Callable[..., Recipe]
 ) -> None:
@@ -156,6 +124,10 @@ def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     changes = {"backbone": str(tiny_headless), "output_bias": -3.0, "idf_bias": 0.5}
     session = Session(tiny_recipe(architecture="sparterm", settings=settings, **changes), "cpu")
     session.start_from(DOCUMENTS)
+    ids = session.model.tokenizer.get_vocab()
+    frequencies = inverse_document_frequencies(session.model, session.vocabulary, DOCUMENTS)
+    ratios = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5, "[CLS]": 1, "[PAD]": 1, "[unused0]": 1}
+    assert [float(frequencies[ids[term]]) for term in ratios] == pytest.approx([math.log(r) for r in ratios.values()])
     expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, session.vocabulary, DOCUMENTS)
     assert set(session.model.towers) == {"importance", "gate", "query_importance", "query_gate"}
     for name, tower in session.model.towers.items():
