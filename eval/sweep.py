@@ -20,7 +20,7 @@ from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Encoder, default_checkpoint, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
-from learned_sparse.core.settings import CommandParser, positive, read_yaml_text
+from learned_sparse.core.settings import CommandParser, parse_changes, positive
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.manifest import versions
 from learned_sparse.jsonvector.reader import read_vectors
@@ -132,17 +132,9 @@ def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     >>> read_settings(["k=2,5,null", "layers=[2, 4],[12]", "normalize=bucket,none"])
     {'k': (2, 5, None), 'layers': ([2, 4], [12]), 'normalize': ('bucket', 'none')}
     """
-    settings: dict[str, tuple[Any, ...]] = {}
-    for argument in arguments:
-        key, equals, text = argument.partition("=")
-        key = key.strip()
-        if not (equals and key and text.strip()):
-            raise LearnedSparseError(f"--set {argument}: expected KEY=VALUE,VALUE,..., for instance k=2,5,10")
-        values = read_yaml_text(f"[{text}]", f"--set {argument}")
-        if key in settings:
-            raise LearnedSparseError(f"--set {key}: given twice; give all its values in one --set")
-        settings[key] = tuple(values)
-    return settings
+    parts = ((key.strip(), text.strip()) for key, _, text in (argument.partition("=") for argument in arguments))
+    changes = parse_changes([f"{key}={text and f'[{text}]'}" for key, text in parts])
+    return {key: tuple(values) for key, values in changes.items()}
 
 
 def combinations(settings: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
