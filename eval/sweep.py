@@ -39,14 +39,12 @@ examples:
 Changes = Mapping[str, Any]
 """Setting → value."""
 _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
-
-
 Row = dict[str, Any]
 """Result of one combination: ``settings``, ``scores``, ``costs``, and ``stored``: whether the checkpoint has them."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure every combination and print a table; write runs and JSON if asked for."""
+    """Measure every combination and print a table, stored settings with a star; write runs and JSON if asked for."""
     options = _parser().parse_args(argv)
     all_changes = combinations(read_settings(options.set))
     collection, split = load_split(options)
@@ -58,7 +56,16 @@ def main(argv: list[str] | None = None) -> int:
         checkpoint, collection, split, all_changes, measures=measures, hits=options.hits, runs=options.runs,
         device=options.device, dtype=options.dtype, batch_size=options.batch_size,
     )  # fmt: skip
-    print(sweep_table(rows, markdown=options.markdown))
+    columns = [
+        *map(Column, rows[0]["settings"]),
+        *(Column(measure, best="highest") for measure in rows[0]["scores"]),
+        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
+    ]
+    cells: list[list[Cell]] = []
+    for row in rows:
+        measured: list[Cell] = [*row["scores"].values(), *row["costs"].values()]
+        cells.append([*map(format_value, row["settings"].values()), *measured, "*" if row["stored"] else ""])
+    print(format_table(columns, cells, markdown=options.markdown))
     if options.output:
         facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
         content = {"checkpoint": checkpoint, **described, **facts, "rows": rows}
@@ -157,21 +164,6 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return str(value)
-
-
-def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
-    """Settings, measures, FLOPS and terms per text; a star marks the settings stored in the checkpoint."""
-    keys = list(rows[0]["settings"])
-    columns = [
-        *(Column(key) for key in keys),
-        *(Column(measure, best="highest") for measure in rows[0]["scores"]),
-        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
-    ]
-    cells: list[list[Cell]] = []
-    for row in rows:
-        measured: list[Cell] = [*row["scores"].values(), *row["costs"].values()]
-        cells.append([*(format_value(row["settings"][key]) for key in keys), *measured, "*" if row["stored"] else ""])
-    return format_table(columns, cells, markdown=markdown)
 
 
 def _parser() -> argparse.ArgumentParser:

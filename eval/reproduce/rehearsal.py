@@ -110,11 +110,11 @@ class MadeUp:
         """Training triples of ids, or of texts."""
         path = self.folder / f"triples.{'ids' if ids else 'texts'}.tsv"
         documents, queries = _texts("msmarco-v1-passage", ["train"])
+        texts = {one["_id"]: one["text"] for one in documents}
         lines = []
         for number, (id, text, grades) in enumerate(queries["train"]):
-            positive, negative = int(next(iter(grades))[1:]), (number * 7 + 5) % DOCUMENTS
-            texts = (text, documents[positive]["text"], documents[negative]["text"])
-            lines.append("\t".join((id, f"d{positive}", f"d{negative}") if ids else texts))
+            pair = next(iter(grades)), f"d{(number * 7 + 5) % DOCUMENTS}"
+            lines.append("\t".join([id, *pair] if ids else [text, *map(texts.__getitem__, pair)]))
         write_lines(path, lines)
         return str(path)
 
