@@ -19,8 +19,8 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_mai
 from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
-Compared = Mapping[str, Mapping[str, Any]]
-"""Run → measure → its ``eval.stats.Comparison`` with the baseline."""
+Compared = Sequence[tuple[str, str, Any]]
+"""Run, measure, and its ``eval.stats.Comparison`` with the baseline."""
 _TOKENIZER = "minilm"
 EPILOG = """\
 Give either --collection with --split, or --qrels with --measures. --overlap also measures each class of SpaDE's
@@ -76,11 +76,12 @@ def main(argv: list[str] | None = None) -> int:
         results = {
             run: evaluate(hits, of_class, measures, remove_query=remove_query) for run, hits in runs.items() if of_class
         }
-        compared: Compared = {}
+        compared: Compared = []
         if len(results) > 1 and not options.no_compare:
             from eval.stats import comparisons
 
-            compared = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
+            found = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
+            compared = [(run, measure, one) for run, of_run in found.items() for measure, one in of_run.items()]
         heading = None if name is None else f"{name} ({len(queries):,} queries)"
         tables.append(_as_text(results, compared, baseline, heading, markdown=options.markdown))
         of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
@@ -163,12 +164,9 @@ def _as_text(
     if compared:
         from eval.stats import format_comparison
 
-        holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
-        lines = [
-            ("- " if markdown else "") + format_comparison(run, baseline, measure, comparison)
-            for run, of_measure in compared.items()
-            for measure, comparison in of_measure.items()
-        ]
+        holm = f", corrected for {len(results) - 1} runs (Holm)" if len(results) > 2 else ""
+        bullet = "- " if markdown else ""
+        lines = [f"{bullet}{format_comparison(run, baseline, measure, one)}" for run, measure, one in compared]
         texts += [f"differences, 95 % intervals, p-values of the paired t-test{holm}:", "\n".join(lines)]
     return "\n\n".join(texts)
 
@@ -191,8 +189,7 @@ def _as_json(
             "p_value": one.p_value,
             "queries_higher": one.wins[0],
         }
-        for name, of_measure in compared.items()
-        for measure, one in of_measure.items()
+        for name, measure, one in compared
     ]
     return {"runs": runs, "comparisons": found}
 

@@ -20,7 +20,7 @@ from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Encoder, default_checkpoint, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
-from learned_sparse.core.settings import CommandParser, positive, read_yaml_text
+from learned_sparse.core.settings import CommandParser, parse_changes, positive
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.manifest import versions
 from learned_sparse.jsonvector.reader import read_vectors
@@ -39,14 +39,12 @@ examples:
 Changes = Mapping[str, Any]
 """Setting → value."""
 _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
-
-
 Row = dict[str, Any]
 """Result of one combination: ``settings``, ``scores``, ``costs``, and ``stored``: whether the checkpoint has them."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure every combination and print a table; write runs and JSON if asked for."""
+    """Measure every combination and print a table, stored settings with a star; write runs and JSON if asked for."""
     options = _parser().parse_args(argv)
     all_changes = combinations(read_settings(options.set))
     collection, split = load_split(options)
@@ -58,7 +56,16 @@ def main(argv: list[str] | None = None) -> int:
         checkpoint, collection, split, all_changes, measures=measures, hits=options.hits, runs=options.runs,
         device=options.device, dtype=options.dtype, batch_size=options.batch_size,
     )  # fmt: skip
-    print(sweep_table(rows, markdown=options.markdown))
+    columns = [
+        *map(Column, rows[0]["settings"]),
+        *(Column(measure, best="highest") for measure in rows[0]["scores"]),
+        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
+    ]
+    cells: list[list[Cell]] = []
+    for row in rows:
+        measured: list[Cell] = [*row["scores"].values(), *row["costs"].values()]
+        cells.append([*map(format_value, row["settings"].values()), *measured, "*" if row["stored"] else ""])
+    print(format_table(columns, cells, markdown=options.markdown))
     if options.output:
         facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
         content = {"checkpoint": checkpoint, **described, **facts, "rows": rows}
@@ -132,17 +139,9 @@ def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     >>> read_settings(["k=2,5,null", "layers=[2, 4],[12]", "normalize=bucket,none"])
     {'k': (2, 5, None), 'layers': ([2, 4], [12]), 'normalize': ('bucket', 'none')}
     """
-    settings: dict[str, tuple[Any, ...]] = {}
-    for argument in arguments:
-        key, equals, text = argument.partition("=")
-        key = key.strip()
-        if not (equals and key and text.strip()):
-            raise LearnedSparseError(f"--set {argument}: expected KEY=VALUE,VALUE,..., for instance k=2,5,10")
-        values = read_yaml_text(f"[{text}]", f"--set {argument}")
-        if key in settings:
-            raise LearnedSparseError(f"--set {key}: given twice; give all its values in one --set")
-        settings[key] = tuple(values)
-    return settings
+    parts = ((key.strip(), text.strip()) for key, _, text in (argument.partition("=") for argument in arguments))
+    changes = parse_changes([f"{key}={text and f'[{text}]'}" for key, text in parts])
+    return {key: tuple(values) for key, values in changes.items()}
 
 
 def combinations(settings: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -165,21 +164,6 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return str(value)
-
-
-def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
-    """Settings, measures, FLOPS and terms per text; a star marks the settings stored in the checkpoint."""
-    keys = list(rows[0]["settings"])
-    columns = [
-        *(Column(key) for key in keys),
-        *(Column(measure, best="highest") for measure in rows[0]["scores"]),
-        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
-    ]
-    cells: list[list[Cell]] = []
-    for row in rows:
-        measured: list[Cell] = [*row["scores"].values(), *row["costs"].values()]
-        cells.append([*(format_value(row["settings"][key]) for key in keys), *measured, "*" if row["stored"] else ""])
-    return format_table(columns, cells, markdown=markdown)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -286,13 +286,14 @@ class Builder:
         Its output is ``at(NAME)``, where NAME is ``stem`` with a digest of everything that the output is made of, or
         ``stem`` alone with plain names. The option ``output`` gives it to the command; None: there is no output.
         """
-        arguments, inputs = tuple(map(str, words)), [part for part in made_of if isinstance(part, Inputs)]
-        steps = [(part,) if isinstance(part, Step) else part.needs for part in made_of if not isinstance(part, Path)]
+        arguments = tuple(map(str, words))
+        steps_and_parts = [Inputs(reads=(one,)) if isinstance(one, Path) else one for one in made_of]
+        parts = [Inputs(needs=(one,)) if isinstance(one, Step) else one for one in steps_and_parts]
         draft = Step(
             name="", kind=kind, title=title, module=module, arguments=arguments, data=self.data,
-            needs=tuple(itertools.chain(*steps)),
-            reads=(*itertools.chain(*(part.reads for part in inputs)), *(p for p in made_of if isinstance(p, Path))),
-            facts={key: value for part in inputs for key, value in part.facts.items()},
+            needs=tuple(step for part in parts for step in part.needs),
+            reads=tuple(file for part in parts for file in part.reads),
+            facts={key: value for part in parts for key, value in part.facts.items()},
         )  # fmt: skip
         path = at(stem if self.matrix.plain_names else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
         if output is not None:

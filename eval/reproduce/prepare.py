@@ -7,14 +7,15 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
 import yaml
 
-from eval.measures import evaluate, write_qrels
+from eval.measures import Qrels, evaluate, write_qrels
 from eval.runs import by_class, load_judged, load_pieces, tokenizer_folder
 from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
 from learned_sparse.collections.descriptions import DESCRIPTION
@@ -57,10 +58,10 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     collection = load_collection(name)
     all_queries = collection.queries(split)
     queries = [query for query in all_queries if query.text]
-    _write(folder / TOPICS, (f"{query.id}\t{' '.join(query.text.split())}" for query in queries))
+    write_lines(folder / TOPICS, (f"{query.id}\t{' '.join(query.text.split())}" for query in queries))
     if documents:
         lines = ({"id": document.id, "contents": document.text} for document in collection.documents_shown(on_bad_line))
-        _write(folder / DOCUMENTS / "documents.jsonl", (orjson.dumps(line).decode() for line in lines))
+        write_lines(folder / DOCUMENTS / "documents.jsonl", (orjson.dumps(line).decode() for line in lines))
     write_qrels(folder / QRELS, collection.qrels(split))
     empty = len(all_queries) - len(queries)
     warnings = [f"{empty} queries have no text and are not in {TOPICS}; trec_eval -c counts them as 0"] if empty else []
@@ -149,33 +150,35 @@ def sampled(
                 yield json.dumps({"_id": document.id, "title": "", "text": document.text} | expanded)
 
     with new_folder(folder) as temporary:
-        _write(temporary / "corpus.jsonl", lines())
+        write_lines(temporary / "corpus.jsonl", lines())
         if missing := len(ids - written):
             _log.warning("%s: %d documents of the judgements and the run are not in it", source.name, missing)
-        topics = [{"_id": query.id, "text": query.text} for query in source.queries(split) if query.id in kept]
-        _write(temporary / "queries.jsonl", map(json.dumps, topics))
-        judged = [
-            f"{query}\t{id}\t{grade}"
-            for query, grades in qrels.items()
-            if query in kept
-            for id, grade in grades.items()
-            if id in ids or id in written
-        ]
-        _write(temporary / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
+        topics = [(query.id, query.text) for query in source.queries(split) if query.id in kept]
+        known = ids | written
+        judged = {
+            query: {id: grade for id, grade in qrels[query].items() if id in known} for query in qrels if query in kept
+        }
         described = {
-            "topics": {"files": ["queries.jsonl"]},
-            "qrels": {"files": [f"qrels/{split}.tsv"]},
-            "measures": list(whole.measures),
-            "remove_query": whole.remove_query,
+            "measures": list(whole.measures), "remove_query": whole.remove_query,
             "contains_queries_of": list(split_names(collection, split)),
-        }
-        description = {
-            "name": folder.name,
-            "title": folder.name,
-            "corpus": {"files": ["corpus.jsonl"]},
-            "splits": {split: described},
-        }
-        _write(temporary / DESCRIPTION, [yaml.safe_dump(description, sort_keys=False)])
+        }  # fmt: skip
+        write_description(temporary, folder.name, topics, {split: (judged, described)})
+
+
+def write_description(
+    folder: Path, name: str, topics: Iterable[tuple[str, str]], splits: Mapping[str, tuple[Qrels, Mapping[str, Any]]],
+    **facts: Any,
+) -> None:  # fmt: skip
+    """Write all of a BEIR folder but ``corpus.jsonl``; ``splits``: judgements and what the description says of each."""
+    write_lines(folder / "queries.jsonl", (json.dumps({"_id": id, "text": text}) for id, text in topics))
+    described = {}
+    for split, (qrels, of_split) in splits.items():
+        judged = (f"{query}\t{id}\t{grade}" for query, grades in qrels.items() for id, grade in grades.items())
+        write_lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
+        files = {"topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]}}
+        described[split] = {**files, **of_split}
+    content = {"name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": described, **facts}
+    write_lines(folder / DESCRIPTION, [yaml.safe_dump(content, sort_keys=False)])
 
 
 def _last_draw(source: Collection, ids: Set[str], count: int, seed: int, on_bad_line: OnBadLine) -> int:
@@ -248,7 +251,8 @@ def _word_pieces(options: argparse.Namespace) -> str:
     return f"counts the word pieces of {options.tokenizer}"
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file, whole or not at all."""
     with atomic_write(path) as file:
         file.writelines(f"{line}\n".encode() for line in lines)
 

@@ -37,6 +37,7 @@ from eval.reproduce.matrix import (
     slug,
 )
 from eval.reproduce.plan import Plan, make_plan
+from eval.reproduce.prepare import write_description, write_lines
 from eval.reproduce.runner import Runner, in_this_process, only_one
 from eval.reproduce.steps import Step, record_of
 from learned_sparse.collections.collection import load_collection
@@ -82,44 +83,38 @@ class MadeUp:
             return str(folder)
         splits = sorted({*self.splits, *(described.splits if described else ())})
         documents, queries = _texts(known, splits)
-        _write_lines(folder / "corpus.jsonl", map(json.dumps, documents))
+        write_lines(folder / "corpus.jsonl", map(json.dumps, documents))
         predicted = (
             {"id": one["_id"], "predicted_queries": [one["text"][:20], _OTHER_WORDS[number % len(_OTHER_WORDS)]]}
             for number, one in enumerate(documents)
         )
-        _write_lines(folder / _EXPANDED, map(json.dumps, predicted))
-        topics = [{"_id": id, "text": text} for part in queries.values() for id, text, _ in part]
-        _write_lines(folder / "queries.jsonl", map(json.dumps, topics))
-        described_splits: dict[str, Any] = {}
+        write_lines(folder / _EXPANDED, map(json.dumps, predicted))
+        described_splits = {}
         for split, part in queries.items():
-            judged = [f"{id}\t{document}\t{grade}" for id, _, grades in part for document, grade in grades.items()]
-            _write_lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
             run = [f"{id} Q0 d{(number + rank) % DOCUMENTS} {rank + 1} {200 - rank} made-up"
                    for number, (id, _, _) in enumerate(part) for rank in range(100)]  # fmt: skip
-            _write_lines(folder / "runs" / f"{split}.txt", run)
+            write_lines(folder / "runs" / f"{split}.txt", run)
             own = described.splits.get(split) if described else None
-            described_splits[split] = {
-                "topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]},
+            facts = {
                 "measures": list(own.measures) if own else ["MRR@10", "nDCG@10", "R@100"],
                 "remove_query": own.remove_query if own else False, "queries": own.queries if own else None,
             }  # fmt: skip
-        content = {
-            "name": known, "title": known, "corpus": {"files": ["corpus.jsonl"]}, "splits": described_splits,
-            "documents": described.documents if described else None,
-        }  # fmt: skip
-        _write_lines(folder / DESCRIPTION, [yaml.safe_dump(content, sort_keys=False)])
+            described_splits[split] = {id: grades for id, _, grades in part}, facts
+        topics = [(id, text) for part in queries.values() for id, text, _ in part]
+        size = described.documents if described else None
+        write_description(folder, known, topics, described_splits, documents=size)
         return str(folder)
 
     def triples(self, *, ids: bool) -> str:
         """Training triples of ids, or of texts."""
         path = self.folder / f"triples.{'ids' if ids else 'texts'}.tsv"
         documents, queries = _texts("msmarco-v1-passage", ["train"])
+        texts = {one["_id"]: one["text"] for one in documents}
         lines = []
         for number, (id, text, grades) in enumerate(queries["train"]):
-            positive, negative = int(next(iter(grades))[1:]), (number * 7 + 5) % DOCUMENTS
-            texts = (text, documents[positive]["text"], documents[negative]["text"])
-            lines.append("\t".join((id, f"d{positive}", f"d{negative}") if ids else texts))
-        _write_lines(path, lines)
+            pair = next(iter(grades)), f"d{(number * 7 + 5) % DOCUMENTS}"
+            lines.append("\t".join([id, *pair] if ids else [text, *map(texts.__getitem__, pair)]))
+        write_lines(path, lines)
         return str(path)
 
     def scored_examples(self) -> dict[str, str]:
@@ -131,8 +126,8 @@ class MadeUp:
             lines.append(json.dumps({"qid": id, "pos": [next(iter(grades))], "neg": {"bm25": negatives}}))
             documents = dict.fromkeys([next(iter(grades)), *negatives])
             scores += [f"{id}\t{document}\t{9 - rank}" for rank, document in enumerate(documents)]
-        _write_lines(self.folder / "examples.jsonl", lines)
-        _write_lines(self.folder / "scores.tsv", scores)
+        write_lines(self.folder / "examples.jsonl", lines)
+        write_lines(self.folder / "scores.tsv", scores)
         return {"examples": str(self.folder / "examples.jsonl"), "scores": str(self.folder / "scores.tsv")}
 
     def backbone(self, kind: str, layers: int = 2) -> str:
@@ -150,7 +145,7 @@ class MadeUp:
         name = slug(" ".join([Path(row.recipe).stem, *row.changes]))[:60]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         path = self.folder / "recipes" / f"{name}-{digest[:8]}.yaml"
-        _write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
+        write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
         return str(path)
 
 
@@ -332,8 +327,3 @@ def _texts(
             grades = {f"d{relevant}": 3, f"d{(relevant + 1) % DOCUMENTS}": 1}
             queries[split].append((f"{split}-{number}", words, grades))
     return documents, queries
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")

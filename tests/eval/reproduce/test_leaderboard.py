@@ -36,7 +36,6 @@ from eval.reproduce.matrix import (
     OtherModelRow,
     PublishedRow,
     RecipeRow,
-    Row,
 )
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
@@ -251,12 +250,10 @@ def test_expected_scores_decide_the_exit_status(written: Written) -> None:
 
 
 @pytest.mark.parametrize("data", [Path("somewhere/else"), None])
-@pytest.mark.parametrize("kind", ["run", "checkpoint"])
-def test_sources_are_named_without_the_data_folder(data: Path | None, kind: str) -> None:
+def test_sources_are_named_without_the_data_folder(data: Path | None) -> None:
     folder = data or data_root()
-    row: Row = GivenRow(run=f"{folder}/mine") if kind == "run" else CheckpointRow(checkpoint=f"{folder}/mine")
     columns = {"toy": Column(collection=f"{folder}/toy", split="test")}
-    matrix = Matrix(title="", about="", columns=columns, rows={"given": row})
+    matrix = Matrix(title="", columns=columns, rows={"given": GivenRow(run=f"{folder}/mine")})
     results, _ = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), "")
     assert [row["source"] for row in results["rows"]] == ["mine"]
     assert [column["collection"] for column in results["columns"]] == ["toy"]
