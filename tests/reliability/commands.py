@@ -69,8 +69,6 @@ class Run:
     signal: int = 0
     after: float | None = None
     event: int | None = None
-    at: str = ""
-    """Operations are counted from the first one that names this file; empty: from the start."""
     target: str = "top"
     """Who gets the signal: ``top`` or the ``group``."""
     faults: Mapping[str, Any] = field(default_factory=dict)

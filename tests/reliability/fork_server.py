@@ -182,23 +182,20 @@ def become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
     os.dup2(output, 2)
     os.chdir(run["folder"])
     os.environ.update(run["environment"])
-    top, begun = os.getpid(), not run["at"]
+    top = os.getpid()
 
-    def count(path: str) -> None:
-        nonlocal begun
-        begun = begun or run["at"] in path
-        if begun:
-            counter[:8] = struct.pack("q", counted(counter) + 1)
-            if counted(counter) == run["event"]:
-                send(run, top)
+    def count() -> None:
+        counter[:8] = struct.pack("q", counted(counter) + 1)
+        if counted(counter) == run["event"]:
+            send(run, top)
 
     time.sleep(run["delay"])
     install_faults(run["faults"], count)
     run_command(run["module"], run["arguments"])
 
 
-def install_faults(faults: Mapping[str, Any], count: Callable[[str], None]) -> None:
-    """Apply ``faults`` to this process; ``count`` is called with the path before each file operation.
+def install_faults(faults: Mapping[str, Any], count: Callable[[], None]) -> None:
+    """Apply ``faults`` to this process; ``count`` is called before each file operation.
 
     * ``file_bytes``, ``memory_bytes``: limits (``RLIMIT_FSIZE``, ``RLIMIT_AS``; memory on top of what is in use)
     * ``fsync``: the number of the call of ``os.fsync`` that fails with an I/O error
@@ -212,7 +209,7 @@ def install_faults(faults: Mapping[str, Any], count: Callable[[str], None]) -> N
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event not in EVENTS and not (event == "open" and writes(*arguments)):
             return
-        count(str(next(iter(arguments), "")))
+        count()
         numbers["event"] += 1
         if numbers["event"] == vanish_at:
             shutil.rmtree(folder, ignore_errors=True)

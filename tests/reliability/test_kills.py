@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.commands import Case, Result, Server, Tree, World, assert_same, everything, is_temporary
+from tests.reliability.commands import Case, Result, Server, World, assert_same, everything, is_temporary
 from tests.reliability.scale import FULL
 
 ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
@@ -77,17 +77,3 @@ def run(server: Server, case: Case, folder: Path, *more: str, **kill: Any) -> Re
             break
         time.sleep(0.1)
     return result
-
-
-def test_moments_that_are_refused() -> None:
-    """What the checks above would find."""
-    old, new = {"a": b"1", "m": b"old"}, {"a": b"2", "m": b"new"}
-    at_once = Case(name="", module="", arguments=())
-    incremental = Case(name="", module="", arguments=(), incremental=True, finished="m")
-    wrong: list[tuple[Case, Tree]] = [
-        (at_once, {"a": b"2"}), (at_once, {"a": b"2", "m": b"old"}), (incremental, {"a": b"2", "m": b"old"}),
-        (incremental, {"m": b"new"}), (incremental, {"a": b"2", "m": b"third"}),
-    ]  # fmt: skip
-    assert [case for case, now in wrong if not case.moment_problem(old, new, now)] == []
-    right = [(at_once, {}), (at_once, old), (at_once, new), (incremental, {"a": b"2"}), (incremental, new)]
-    assert [case.moment_problem(old, new, now) for case, now in right] == [""] * 5
