@@ -13,8 +13,7 @@ from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.hub import locate
 from tests.benchmarks import harness
 from tests.benchmarks.engines import load
-from tests.benchmarks.passages import passages
-from tests.benchmarks.shapes import SMALL, TINY
+from tests.benchmarks.shapes import SMALL, TINY, passages
 
 OURS, THEIRS = "learned_sparse fp32", "sentence-transformers torch fp32"
 _KERNEL = Path("/proc/self")

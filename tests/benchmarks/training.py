@@ -23,8 +23,7 @@ from encoders.training import Stage
 from encoders.training.learner import make_optimizer
 from tests.benchmarks import harness
 from tests.benchmarks.encoding import unfit
-from tests.benchmarks.passages import passages
-from tests.benchmarks.shapes import SMALL, TINY
+from tests.benchmarks.shapes import SMALL, TINY, passages
 
 SEED = 0
 RATE = 2e-5

@@ -23,6 +23,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -182,6 +183,9 @@ def become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
     os.dup2(output, 2)
     os.chdir(run["folder"])
     os.environ.update(run["environment"])
+    if Path("library").is_dir():  # a part of the standard library, for the collection pydoc
+        pydoc = importlib.import_module("learned_sparse.collections.pydoc")
+        pydoc.standard_library = lambda: Path("library").absolute()  # type: ignore[attr-defined]
     top = os.getpid()
 
     def count() -> None:

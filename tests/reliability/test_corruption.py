@@ -22,9 +22,8 @@ class Damaged:
     """A command whose inputs are copied to the working directory, where they can be damaged."""
 
     def __init__(self, server: Server, folder: Path, command: str, *inputs: Path) -> None:
-        module, *arguments = command.split()
         self._server, self._folder, self._inputs = server, folder / "work", inputs
-        self._case = Case(name=command, module=module, arguments=tuple(arguments))
+        self._case = Case(name=command, command=command)
         assert not self.notices("", lambda _: None)
         self._whole = everything(self._folder / "out")
         assert self._whole
@@ -114,10 +113,8 @@ def test_compressed_documents(world: World, server: Server, tmp_path: Path) -> N
 
 
 def test_training_state(world: World, server: Server, tmp_path: Path) -> None:
-    case = world.train()
-    server.run(case.run(tmp_path, "--max-seconds", "0"))
-    command = f"{case.module} {' '.join(case.arguments)} --resume"
-    damaged = Damaged(server, tmp_path, command, tmp_path / "out")
+    server.run(world.train().run(tmp_path, "--max-seconds 0"))
+    damaged = Damaged(server, tmp_path, f"{world.train().command} --resume", tmp_path / "out")
     try_all(damaged, ["out/model/training/state/state.json"])
 
 
