@@ -383,12 +383,9 @@ def test_mistake(
     folder = tmp_path / "empty"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    module, *arguments = shlex.split(words.format(output=tmp_path / "output", **paths))
-    monkeypatch.setattr(sys, "argv", [module, *arguments])
-    with pytest.raises(SystemExit) as end:
-        run_main(main_of(module))
+    module, _, more = words.format(output=tmp_path / "output", **paths).partition(" ")
+    assert end_of(module, more, monkeypatch) == 2
     printed = capsys.readouterr()
-    assert end.value.code == 2
     assert printed.out == ""
     last = printed.err.splitlines()[-1]
     assert last.startswith("error: ")

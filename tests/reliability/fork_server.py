@@ -11,12 +11,11 @@ import contextlib
 import errno
 import importlib
 import json
-import mmap
+import multiprocessing
 import os
 import resource
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -128,7 +127,7 @@ class Running:
     """One forked run."""
 
     def __init__(self, run: dict[str, Any]) -> None:
-        self._run, self._counter = run, mmap.mmap(-1, 8)
+        self._run, self._counter = run, multiprocessing.RawValue("q")
         self.result: dict[str, Any] | None = None
         self._started, self._output = time.monotonic(), b""
         self._pipe, output = os.pipe()  # no file: its size may be limited
@@ -153,19 +152,13 @@ class Running:
             os.close(self._pipe)
             self.result = {
                 "status": os.waitstatus_to_exitcode(status), "seconds": seconds, "hung": seconds > MAX_SECONDS,
-                "events": counted(self._counter), "output": self._output.decode("utf-8", errors="replace"),
+                "events": self._counter.value, "output": self._output.decode("utf-8", errors="replace"),
             }  # fmt: skip
         elif seconds > MAX_SECONDS:
             os.killpg(self._pid, signal.SIGKILL)
         elif after is not None and seconds >= after:
             self._run["after"] = None
             send(self._run, self._pid)
-
-
-def counted(counter: mmap.mmap) -> int:
-    """Number of file operations, in memory that the forked processes share."""
-    (number,) = struct.unpack("q", counter[:8])
-    return int(number)
 
 
 def send(run: Mapping[str, Any], pid: int) -> None:
@@ -176,7 +169,7 @@ def send(run: Mapping[str, Any], pid: int) -> None:
         os.kill(pid, run["signal"])
 
 
-def become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
+def become(run: dict[str, Any], counter: Any, output: int) -> NoReturn:
     """Turn this process, which has just been forked, into the command."""
     os.setsid()
     os.dup2(output, 1)
@@ -189,8 +182,8 @@ def become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
     top = os.getpid()
 
     def count() -> None:
-        counter[:8] = struct.pack("q", counted(counter) + 1)
-        if counted(counter) == run["event"]:
+        counter.value += 1  # in memory that the forked processes share
+        if counter.value == run["event"]:
             send(run, top)
 
     time.sleep(run["delay"])
