@@ -22,7 +22,8 @@ from encoders.backbone.pretrained import load_tokenizer
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher
-from tests.benchmarks import engines, harness
+from tests.benchmarks import engines
+from tests.benchmarks.run import ROOT, median_ratio, quiet_environment
 from tests.benchmarks.shapes import BASE, PUBLISHED, SEED, SMALL, TINY, Shape
 
 OURS = "learned_sparse "
@@ -38,7 +39,7 @@ FASTEST = (
     "onnxruntime fp32",
 )  # fmt: skip
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
-PEERS = harness.ROOT / ".venv-peers"
+PEERS = ROOT / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
 QUALITY = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
@@ -110,7 +111,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
             for name in seconds
         ],
         "ratios": {
-            f"{mine}/{peer}": round(harness.median_ratio(seconds[peer], seconds[mine]), 3)
+            f"{mine}/{peer}": round(median_ratio(seconds[peer], seconds[mine]), 3)
             for mine in ours for peer in others
         },
         "missing": missing,
@@ -123,9 +124,7 @@ def _encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tu
     python = _peers_python() if name in THERE else Path(sys.executable)
     paths = [path for pair in pairs for path in pair]
     command = map(str, [python, engines.__file__, name, model, length, rounds, *paths])
-    done = subprocess.run(
-        list(command), cwd=harness.ROOT, env=harness.quiet_environment(), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(list(command), cwd=ROOT, env=quiet_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{name} ended: {done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
