@@ -80,16 +80,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 SLOW = (
-    "test_cluster.py",
-    "test_kills.py",
-    "test_text_readers.py",
-    "test_rehearsal.py",
-    "test_reproduce.py",
-    "test_demo.py",
-    "test_readme.py",
-    "test_benchmarks.py",
-    "test_processes.py",
-)
+    "test_kills.py", "test_text_readers.py", "test_rehearsal.py", "test_reproduce.py", "test_demo.py", "test_readme.py",
+    "test_benchmarks.py", "test_processes.py",
+)  # fmt: skip
 """Slow files that start first, so that none of them runs alone at the end."""
 SLOW_TIER = ("test_benchmarks.py", "test_same_bytes.py", "test_second_device.py")
 """Files that only ``make test-slow`` and CI run: benchmarks at toy size, bytes in every locale, a simulated GPU."""

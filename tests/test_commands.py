@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 import shutil
@@ -166,7 +165,6 @@ READS = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --collection {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {input} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {input} --query-vectors {topics} --output {output}"),
-    ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {input} --output {output}"),
     ("learned_sparse.export", "--format pisa --vectors {input} --output {output}"),
     ("learned_sparse.export", "--format seismic --queries {input} --output {output}"),
     ("learned_sparse.index", "--input {input} --index {output}"),
@@ -257,29 +255,24 @@ WRITES = [
 WRITE_FILES = {"learned_sparse.search"}
 
 
-@pytest.mark.parametrize("kind", ["below a file", "of the other kind", "without permission"])
+@pytest.mark.parametrize("kind", ["below a file", "of the other kind"])
 @pytest.mark.parametrize(("command", "words"), WRITES)
 def test_an_output_that_cannot_be_written(
     command: str, words: str, kind: str, paths: dict[str, Path], tmp_path: Path, tmp_home: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    file, folder, closed = tmp_path / "a-file", tmp_path / "a-folder", tmp_path / "closed"
+    file, folder = tmp_path / "a-file", tmp_path / "a-folder"
     file.write_bytes(b"kept")
     (folder / "content").mkdir(parents=True)
-    closed.mkdir(mode=0o500)
-    if kind == "without permission" and os.access(closed, os.W_OK):
-        pytest.skip("root may write everywhere")
     other = folder if command in WRITE_FILES else file
-    output = {"below a file": file / "output", "of the other kind": other, "without permission": closed / "output"}[
-        kind
-    ]
+    output = file / "output" if kind == "below a file" else other
     assert end_of(command, words.format(output=output, **paths), monkeypatch) == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("error: ")
     assert str(output) in last or str(output.parent) in last
     assert file.read_bytes() == b"kept"
     assert [path.name for path in folder.iterdir()] == ["content"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-file", "a-folder", "closed", "home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-file", "a-folder", "home"]
 
 
 LINES = '{"id": "d1", "contents": "a file"}\n{"id": "d2", "contents": "rain"}\n'
@@ -390,12 +383,9 @@ def test_mistake(
     folder = tmp_path / "empty"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    module, *arguments = shlex.split(words.format(output=tmp_path / "output", **paths))
-    monkeypatch.setattr(sys, "argv", [module, *arguments])
-    with pytest.raises(SystemExit) as end:
-        run_main(main_of(module))
+    module, _, more = words.format(output=tmp_path / "output", **paths).partition(" ")
+    assert end_of(module, more, monkeypatch) == 2
     printed = capsys.readouterr()
-    assert end.value.code == 2
     assert printed.out == ""
     last = printed.err.splitlines()[-1]
     assert last.startswith("error: ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -48,25 +49,22 @@ def python_block(heading: str) -> str:
 
 def run_all(lines: list[str], folder: Path, server: Server, **environment: str) -> dict[str, str]:
     """Output of each command."""
-    words = [shlex.split(line)[1:] for line in lines]
-    assert all(command[0] == "-m" for command in words)
-    (folder / "commands.json").write_text(json.dumps(words), encoding="utf-8")
-    run("commands.json", folder, server, **environment)
-    return {line: (folder / f"{number}.shown").read_text(encoding="utf-8") for number, line in enumerate(lines)}
+    outputs = {}
+    for line in lines:
+        _, flag, module, *arguments = shlex.split(line)
+        assert flag == "-m"
+        home = {"LEARNED_SPARSE_HOME": "", **environment}
+        (done,) = server.run(Run(module=module, arguments=tuple(arguments), folder=folder, environment=home))
+        assert done.status == 0, done.output
+        outputs[line] = done.output
+    return outputs
 
 
-def run_program(program: str, folder: Path, server: Server) -> None:
+def run_program(program: str, folder: Path, python: Any) -> None:
     """Run a Python program."""
-    (folder / "program.py").write_text(program, encoding="utf-8")
-    run("program.py", folder, server)
-
-
-def run(name: str, folder: Path, server: Server, **environment: str) -> None:
-    """Run a file of ``folder`` as ``tests.run_commands`` does."""
-    environment = {"LEARNED_SPARSE_HOME": "", **environment}
-    (done,) = server.run(Run(module="tests.run_commands", arguments=(name,), folder=folder, environment=environment))
-    shown = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.shown"))]
-    assert done.status == 0, "\n".join([done.output, *shown])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "LEARNED_SPARSE_HOME": ""}
+    done = python("-c", program, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 def checkpoint(folder: Path, model: str, backbone: Path) -> None:
@@ -142,7 +140,7 @@ def test_splade_as_written(tmp_path: Path, server: Server) -> None:
 
 
 @pytest.mark.jvm
-def test_the_readme_as_written(tmp_path: Path, server: Server) -> None:
+def test_the_readme_as_written(tmp_path: Path, server: Server, python: Any) -> None:
     """With the weights of splade-tiny, so that the printed hits are those of the page."""
     texts = ["Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
     lines = [f'{{"_id": "d{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)]
@@ -152,17 +150,17 @@ def test_the_readme_as_written(tmp_path: Path, server: Server) -> None:
     *_, output = run_all(commands("Your own documents"), tmp_path, server).values()
     assert re.search(r"^run +1\.0000 +1\.0000", output, re.MULTILINE), output
     (printed,) = re.findall(r"prints `(.*?)`", section("In Python"))
-    run_program(python_block("In Python") + PYSERINI.format(printed=printed), tmp_path, server)
+    run_program(python_block("In Python") + PYSERINI.format(printed=printed), tmp_path, python)
 
 
 @pytest.mark.jvm
-def test_your_own_collection_as_written(tmp_path: Path, server: Server) -> None:
+def test_your_own_collection_as_written(tmp_path: Path, server: Server, python: Any) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     folder = tmp_path / "my-collection"
     (folder / "qrels").mkdir(parents=True)
     rows = ["id,title,text", "d0,Files,how to read a file", 'd1,,"Lift, and drag"', "d2,Wings,a wing in a wind tunnel"]
     (folder / "corpus.csv").write_text("\n".join(rows), encoding="utf-8")
-    run_program(python_block("1. Documents"), folder, server)
+    run_program(python_block("1. Documents"), folder, python)
     queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(["read a file", "wing", "drag"])]
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
     for split, pairs in {"train": ["q0\td0\t1", "q1\td2\t1"], "test": ["q0\td0\t1", "q2\td1\t1"]}.items():

@@ -68,10 +68,7 @@ def save_classifier(folder: Path, labels: int) -> Path:
     tokenizer().save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(labels)
-        config = BertConfig(
-            vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=32, max_position_embeddings=64, initializer_range=0.35,
-        )  # fmt: skip
+        config = _bert()
         config.num_labels = labels
         BertForSequenceClassification(config).eval().save_pretrained(folder)
     return folder
@@ -93,26 +90,18 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(tokenizer_object=backend._tokenizer, model_max_length=64, **names)
 
 
+def _bert() -> BertConfig:
+    return BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, initializer_range=0.35,
+    )  # fmt: skip
+
+
 def _model(kind: str) -> BertForMaskedLM | BertModel | DistilBertForMaskedLM:
-    size, spread = len(VOCABULARY), 0.35
-    if kind == "distilbert":
-        distil = DistilBertConfig(
-            vocab_size=size,
-            dim=16,
-            n_layers=2,
-            n_heads=2,
-            hidden_dim=32,
-            max_position_embeddings=64,
-            initializer_range=spread,
-        )
-        return DistilBertForMaskedLM(distil)
-    config = BertConfig(
-        vocab_size=size,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=spread,
-    )
-    return BertModel(config) if kind == "headless" else BertForMaskedLM(config)
+    if kind != "distilbert":
+        return BertModel(_bert()) if kind == "headless" else BertForMaskedLM(_bert())
+    distil = DistilBertConfig(
+        vocab_size=len(VOCABULARY), dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=64,
+        initializer_range=0.35,
+    )  # fmt: skip
+    return DistilBertForMaskedLM(distil)

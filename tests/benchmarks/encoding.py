@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -21,8 +22,8 @@ from encoders.backbone.pretrained import load_tokenizer
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher
-from tests.benchmarks import engines, harness
-from tests.benchmarks.agreement import agreement, read, require_same
+from tests.benchmarks import engines
+from tests.benchmarks.run import ROOT, median_ratio, quiet_environment
 from tests.benchmarks.shapes import BASE, PUBLISHED, SEED, SMALL, TINY, Shape
 
 OURS = "learned_sparse "
@@ -38,10 +39,14 @@ FASTEST = (
     "onnxruntime fp32",
 )  # fmt: skip
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
-PEERS = harness.ROOT / ".venv-peers"
+PEERS = ROOT / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
 QUALITY = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
+
+Vectors = dict[str, dict[str, int]]
+MIN_COSINE = 0.999
+"""Minimum cosine of every text for two float32 results to count as equal."""
 
 
 def run(toy: bool) -> dict[str, Any]:
@@ -82,7 +87,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
             if quality:
                 ndcg[name] = _ndcg(pairs[1][1], pairs[2][1])
             print(f"{shape.name}, {name}: {number / statistics.median(seconds[name]):.1f} documents/s", flush=True)
-        vectors = {name: read(folder / name) for name in seconds}
+        vectors = {name: read_vectors(folder / name) for name in seconds}
         tokens = load_tokenizer(model)(texts, truncation=True, max_length=shape.max_length)["input_ids"]
     reference = vectors[f"{OURS}fp32"]
     facts = {name: agreement(reference, compared) for name, compared in vectors.items()}
@@ -106,7 +111,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
             for name in seconds
         ],
         "ratios": {
-            f"{mine}/{peer}": round(harness.median_ratio(seconds[peer], seconds[mine]), 3)
+            f"{mine}/{peer}": round(median_ratio(seconds[peer], seconds[mine]), 3)
             for mine in ours for peer in others
         },
         "missing": missing,
@@ -119,9 +124,7 @@ def _encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tu
     python = _peers_python() if name in THERE else Path(sys.executable)
     paths = [path for pair in pairs for path in pair]
     command = map(str, [python, engines.__file__, name, model, length, rounds, *paths])
-    done = subprocess.run(
-        list(command), cwd=harness.ROOT, env=harness.quiet_environment(), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(list(command), cwd=ROOT, env=quiet_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{name} ended: {done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -152,8 +155,8 @@ def _pydoc(folder: Path) -> list[tuple[Path, Path]]:
 def _ndcg(documents: Path, queries: Path) -> float:
     """nDCG@10 of known-item search in pydoc; one document is relevant to each query."""
     collection = load_collection("pydoc")
-    searcher = ExactSearcher.from_vectors(read(documents).items())
-    hits = {query: searcher.search(vector, 10) for query, vector in read(queries).items()}
+    searcher = ExactSearcher.from_vectors(read_vectors(documents).items())
+    hits = {query: searcher.search(vector, 10) for query, vector in read_vectors(queries).items()}
     return evaluate(hits, collection.qrels(collection.choose_split("test")), ["nDCG@10"]).mean["nDCG@10"]
 
 
@@ -166,3 +169,46 @@ def write_corpus(path: Path, texts: Mapping[str, str]) -> Path:
 def unfit(dtype: str) -> str | None:
     """Reason why ``dtype`` is not measured on this machine; None if it is measured."""
     return "no bf16 instructions" if dtype == "bf16" and not cpu_has_bf16() else None
+
+
+def read_vectors(folder: Path) -> Vectors:
+    """``{id: {term: impact}}`` of the files below ``folder``, without the zeros that Pyserini writes."""
+    files = sorted(file for file in folder.rglob("*.jsonl"))
+    lines = (orjson.loads(line) for file in files for line in file.read_bytes().splitlines())
+    return {line["id"]: {term: value for term, value in line["vector"].items() if value} for line in lines}
+
+
+def agreement(ours: Vectors, theirs: Vectors) -> dict[str, Any]:
+    """Cosines, largest difference of an impact, and share of equal impacts.
+
+    Different documents in the two files are an error.
+    """
+    if ours.keys() != theirs.keys():
+        raise RuntimeError(f"{len(ours)} documents against {len(theirs)}, or different ids: nothing to compare")
+    cosines = [cosine(ours[name], theirs[name]) for name in ours]
+    differences = [
+        abs(ours[name].get(term, 0) - theirs[name].get(term, 0))
+        for name in ours
+        for term in ours[name].keys() | theirs[name].keys()
+    ]
+    return {
+        "documents": len(ours),
+        "cosine_mean": round(statistics.fmean(cosines), 6),
+        "cosine_least": round(min(cosines), 6),
+        "largest_difference": max(differences, default=0),
+        "equal_impacts": round(differences.count(0) / max(len(differences), 1), 5),
+        "within_one": round(sum(difference <= 1 for difference in differences) / max(len(differences), 1), 5),
+    }
+
+
+def require_same(name: str, facts: dict[str, Any]) -> None:
+    """Raise if float32 contenders differ by more than rounding."""
+    if facts["cosine_least"] < MIN_COSINE or facts["largest_difference"] > 1:
+        raise RuntimeError(f"{name}: gives other vectors, so its speed is not comparable: {facts}")
+
+
+def cosine(first: dict[str, int], second: dict[str, int]) -> float:
+    """Cosine of two vectors; 1 for two empty ones."""
+    product = sum(value * second.get(term, 0) for term, value in first.items())
+    lengths = math.hypot(*first.values()) * math.hypot(*second.values())
+    return product / lengths if lengths else float(not first and not second)

@@ -16,9 +16,9 @@ from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.head.screen import Screen
 from encoders.head.vocabulary_head import TiledScores, pool
-from tests.benchmarks import harness
 from tests.benchmarks.encoding import unfit
 from tests.benchmarks.engines import BATCH
+from tests.benchmarks.run import child, interleave, median_ratio
 from tests.benchmarks.shapes import PUBLISHED, SMALL, Shape
 
 
@@ -26,7 +26,7 @@ def run(toy: bool) -> dict[str, Any]:
     """splade-tiny, and the untrained model of 6 layers with as many terms as a trained one."""
     shapes = [PUBLISHED] if toy else [SMALL, PUBLISHED]
     measured = {
-        shape.name: harness.child("tests.benchmarks.head:measure", name=shape.name, number=8 if toy else 512)
+        shape.name: child("tests.benchmarks.head:measure", name=shape.name, number=8 if toy else 512)
         for shape in shapes
     }
     rows = [row for result in measured.values() for row in result["rows"]]
@@ -50,7 +50,7 @@ def measure(name: str, number: int) -> dict[str, Any]:
                 for head, elapsed in seconds.items()
             ]  # fmt: skip
     times = {(row["dtype"], row["head"]): row["seconds"] for row in rows}
-    ratios = {dtype: round(harness.median_ratio(times[dtype, "plain"], times[dtype, "screened"]), 3)
+    ratios = {dtype: round(median_ratio(times[dtype, "plain"], times[dtype, "screened"]), 3)
               for dtype, head in times if head == "plain"}  # fmt: skip
     return {"sizes": {"texts": number, "terms": terms, "candidates": candidates}, "rows": rows, "ratios": ratios}
 
@@ -87,5 +87,5 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
         for states, mask in batches:
             scores = TiledScores(states, mask, tower.decoder_weight, tower.decoder_bias)
             candidates += int(screen.candidates(scores)[0].sum()) / len(texts)
-        seconds = harness.interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
+        seconds = interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
     return seconds, round(terms, 1), round(candidates, 1)

@@ -14,7 +14,7 @@ from typing import Any
 
 from learned_sparse.index.build import index_directly
 from learned_sparse.lucene.searchers import read_contents
-from tests.benchmarks import harness
+from tests.benchmarks.run import child, interleave, memory_mb
 from tests.benchmarks.searching import SEED, vectors, write_vectors
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
@@ -38,11 +38,11 @@ def run(toy: bool) -> dict[str, Any]:
 
         def measure(name: str, method: str, count: int) -> None:
             arguments = {"method": method, "folder": str(folder / name), "threads": count}
-            measured[name, method, count].append(harness.child("tests.benchmarks.indexing:index", **arguments))
+            measured[name, method, count].append(child("tests.benchmarks.indexing:index", **arguments))
 
         keys = [(START, method, 1) for method in METHODS]
         keys += [(name, method, count) for name in SETS for method in METHODS for count in threads]
-        harness.interleave({repr(key): partial(measure, *key) for key in keys}, rounds, warm=0)
+        interleave({repr(key): partial(measure, *key) for key in keys}, rounds, warm=0)
     seconds = {key: [result["seconds"] for result in results] for key, results in measured.items()}
     rows = []
     for key in keys[len(METHODS) :]:
@@ -71,7 +71,7 @@ def index(method: str, folder: str, threads: int) -> dict[str, Any]:
         index_collection(Path(folder), output, "-impact", "-pretokenized", threads=threads)
     seconds = time.perf_counter() - start
     java_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
-    memory, contents = harness.memory_mb() if method == "direct" else java_mb, read_contents(output)
+    memory, contents = memory_mb() if method == "direct" else java_mb, read_contents(output)
     files = [file.stat().st_size for file in output.iterdir() if file.suffix != ".log"]
     return {
         "seconds": round(seconds, 3), "memory_mb": round(memory, 1), "documents": contents.documents,

@@ -11,10 +11,9 @@ from transformers import BertConfig, BertForMaskedLM
 
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.hub import locate
-from tests.benchmarks import harness
 from tests.benchmarks.engines import load
-from tests.benchmarks.passages import passages
-from tests.benchmarks.shapes import SMALL, TINY
+from tests.benchmarks.run import child, memory_mb
+from tests.benchmarks.shapes import SMALL, TINY, passages
 
 OURS, THEIRS = "learned_sparse fp32", "sentence-transformers torch fp32"
 _KERNEL = Path("/proc/self")
@@ -33,7 +32,7 @@ def run(toy: bool) -> dict[str, Any]:
             (OURS, trained, "long documents", long), (OURS, untrained, "passages, untrained model", small),
             (THEIRS, trained, "passages", small),
         ):  # fmt: skip
-            measured = harness.child(
+            measured = child(
                 "tests.benchmarks.memory:encode", engine=engine, model=str(model), number=number, files=shape.files,
                 joined=20 if texts.startswith("long") else 1, max_length=shape.max_length,
             )  # fmt: skip
@@ -56,10 +55,10 @@ def encode(engine: str, model: str, number: int, files: int | None, joined: int,
         texts = {f"d{n}": " ".join(pool[(n + i) % number] for i in range(joined)) for n in range(number)}
         write_corpus(corpus, texts)
         del pool, texts
-        loaded = harness.memory_mb("VmRSS")
+        loaded = memory_mb("VmRSS")
         (_KERNEL / "clear_refs").write_text("5")  # resets the peak of resident memory
         work(corpus, folder / "out")
-        return {"loaded_mb": round(loaded, 1), "extra_mb": round(harness.memory_mb() - loaded, 1)}
+        return {"loaded_mb": round(loaded, 1), "extra_mb": round(memory_mb() - loaded, 1)}
 
 
 def _untrained(folder: Path) -> None:

@@ -36,7 +36,7 @@ from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, read_json, write_json
 from learned_sparse.core.settings import positive
-from tests.benchmarks import harness
+from tests.benchmarks.run import environment, installed
 
 TRAINED = ("msmarco-mini", "squad-sent")
 TESTS = (("msmarco-mini", "test"), ("squad-sent", "test"), ("scifact", "test"), ("vaswani", "test"))
@@ -321,7 +321,7 @@ class Work:
             shutil.rmtree(folder, ignore_errors=True)
             seconds.append(self._train(contender, RATES[0], steps, 0, folder))
         step = (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0])
-        write_json(path, {"seconds": step, "processor": harness.environment()["cpu"]})
+        write_json(path, {"seconds": step, "processor": environment()["cpu"]})
 
     # -- the teacher ---------------------------------------------------------------------------------------------------
 
@@ -401,7 +401,7 @@ def result(work: Work, longer: float, jobs: int) -> dict[str, Any]:
         },
         "dev": {name: {f"{rate:g}": score for rate, score in trials(work, name).items()} for name in CONTENDERS},
         "trained": [f"{name} test" for name in TRAINED], "bm25": work.tests(None), "tests": tests,
-        "machines": [harness.environment()["cpu"]], "precision": PRECISION, "versions": harness.installed(*PACKAGES),
+        "machines": [environment()["cpu"]], "precision": PRECISION, "versions": installed(*PACKAGES),
     }  # fmt: skip
 
 

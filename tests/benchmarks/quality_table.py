@@ -18,7 +18,7 @@ Scores = Mapping[str, Mapping[str, float]]
 def markdown(result: Mapping[str, Any]) -> str:
     """All contenders, also those that are not tested, how they were measured, and the learning curve."""
     curve = f"\n\n{curve_table(result)}" if result["curve"] else ""
-    return f"{summary(result, result['order'])}\n\n{_conditions(result)}{curve}"
+    return f"{summary(result)}\n\n{_conditions(result)}{curve}"
 
 
 def curve_table(result: Mapping[str, Any]) -> str:
@@ -39,7 +39,7 @@ def _dev_cells(dev: Mapping[str, float]) -> list[str]:
     return [f"{score:.3f}" for score in (*dev.values(), mean(dev.values()))]
 
 
-def summary(result: Mapping[str, Any], contenders: Sequence[str] | None = None) -> str:
+def summary(result: Mapping[str, Any]) -> str:
     """BM25 and the tested contenders: steps, dev, means of the tests, differences from BM25 and from the reference."""
     columns = sorted(result["bm25"], key=lambda name: (name not in result["trained"], name))
     reference: str = result["reference"]
@@ -50,11 +50,7 @@ def summary(result: Mapping[str, Any], contenders: Sequence[str] | None = None) 
     ]
     dev = {"BM25": result["reranked"]["BM25"], **{row: max(scores.values()) for row, scores in result["dev"].items()}}
     longer_rows = [(row.partition(", ")[0], row) for row in tests if ", " in row]
-    rows = [
-        row
-        for each in contenders or filter(tests.__contains__, result["order"])
-        for row in (each, *(row for name, row in longer_rows if name == each))
-    ]
+    rows = [row for each in result["order"] for row in (each, *(row for name, row in longer_rows if name == each))]
     for row in ["BM25", *rows]:
         name, _, longer = row.partition(", ")
         title = result["titles"].get(name, row) + (f", {longer}" if longer else "")
@@ -80,17 +76,6 @@ def _conditions(result: Mapping[str, Any]) -> str:
     sizes, reranked = result["sizes"], result["reranked"]
     trained = " and ".join(result["trained"])
     seeds = len(result["tests"][result["reference"]])
-    peers = (
-        " Of two rows of sentence-transformers, both with or both without a teacher, the better on dev is tested. "
-        "Its losses have their own settings."
-    )
-    added = (
-        " The row with all training queries was added after the tests of our other rows were read, its second and "
-        "third seed after those of the first."
-        if any("all queries" in row for row in result["tests"])
-        else ""
-    )
-    shown = peers if any(name.startswith("peer") for name in result["order"]) else ""
     return (
         f"- Budget: the steps of {result['minutes']:g} minutes on one core of {result['timed_on']}, more where the row "
         f"says so. {sizes['training_queries']:,} training queries, or all where the row says so; batches of "
@@ -102,21 +87,18 @@ def _conditions(result: Mapping[str, Any]) -> str:
         f"from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}. Its time is not counted; distilled rows share its "
         "scores.\n"
         "- Settings: our kind of distillation was chosen in nine earlier trials, six on dev queries and three on "
-        f"training queries that are not used here.{shown}{added}\n"
+        "training queries that are not used here. Of two rows of sentence-transformers, both with or both without a "
+        "teacher, the better on dev is tested. Its losses have their own settings. The row with all training queries "
+        "was added after the tests of our other rows were read, its second and third seed after those of the first.\n"
         f"- Measured on: {' and '.join(result['machines'])}, {result['precision']}."
     )
 
 
 def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> str:
-    return "{:+.3f} ({:+.3f} to {:+.3f})".format(*difference(first, second, collections))
-
-
-def difference(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> tuple[float, ...]:
     """Mean of ``first`` minus ``second`` over seeds, queries and collections, and the ends of its 95 % interval."""
-    parts = [pooled([_table(of, name) for name in collections]) for of in (first, second)]
-    (one, strata), (other, _) = parts
+    (one, strata), (other, _) = (pooled([_table(of, name) for name in collections]) for of in (first, second))
     estimate = estimate_difference(one, other, strata)
-    return estimate.value, *estimate.interval
+    return "{:+.3f} ({:+.3f} to {:+.3f})".format(estimate.value, *estimate.interval)
 
 
 def _table(seeds: Sequence[Scores], collection: str) -> npt.NDArray[np.float64]:

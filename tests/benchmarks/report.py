@@ -13,8 +13,7 @@ from typing import Any
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import quality_table
-from tests.benchmarks.harness import ROOT
-from tests.benchmarks.run import BENCHMARKS, RESULTS, table
+from tests.benchmarks.run import BENCHMARKS, RESULTS, ROOT, table
 
 README, PAGE = ROOT / "README.md", RESULTS / "README.md"
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"

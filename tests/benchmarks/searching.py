@@ -14,7 +14,7 @@ import orjson
 
 from learned_sparse.index.build import build_index, plain_files
 from learned_sparse.lucene.searchers import ImpactSearcher
-from tests.benchmarks import harness
+from tests.benchmarks.run import interleave, median_ratio
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 SEED = 0
@@ -44,7 +44,7 @@ def run(toy: bool) -> dict[str, Any]:
                 for name, elapsed in seconds.items()
             ]  # fmt: skip
             name = f"{length} terms, {hits} hits: {STOCK} / {OURS}"
-            ratios[name] = round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)
+            ratios[name] = round(median_ratio(seconds[STOCK], seconds[OURS]), 2)
     sizes = {"documents": documents, "terms_per_document": terms, "queries": queries, "rounds": rounds, "seed": SEED}
     return {"sizes": {**sizes, "vocabulary": VOCABULARY}, "rows": rows, "ratios": ratios}
 
@@ -89,7 +89,7 @@ def _measure(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int)
             "learned_sparse, 1 thread": lambda: ours.search_batch(queries, hits),
             OURS: lambda: ours.search_batch(queries, hits, 2),
         }
-        seconds = harness.interleave(contenders, rounds, warm=2)
+        seconds = interleave(contenders, rounds, warm=2)
         expected, results = stock.batch_search(names, names, hits, 2), ours.search_batch(queries, hits, 2)
         equal = all(
             [document for document, _ in found] == [hit.docid for hit in expected[name]]

@@ -1,9 +1,12 @@
-"""Untrained models with the size and sparsity of real ones, and a published one, made without a download."""
+"""Untrained models with the size and sparsity of real ones, a published one, and passages, all without a download."""
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,19 @@ from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.hub import locate
 from encoders.head.vocabulary_head import pool
-from tests.benchmarks.passages import passages
+from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
 from tests.tiny_models import save_tiny
 
 SEED = 0
 ACTIVE = 190
 """Mean number of active terms per passage, within a factor of two of trained SPLADE models."""
 _SHARPNESS = 4.0  # LayerNorm weight of the head; spreads the impacts as in trained models
+
+FULL = 75
+"""Number of words after which a passage ends with the current sentence."""
+_MIN_WORDS = 26
+_PROSE = 0.93  # share of letters and spaces: no tables, no code
+_ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +100,32 @@ SMALL = Shape(name="6 layers, 384", make=minilm)
 BASE = Shape(name="BERT-base, 12 layers, 768", make=bert_base)
 PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, active=0)
 TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
+
+
+def passages(number: int, seed: int = 0, files: int | None = None) -> list[str]:
+    """``number`` passages from the running Python's documentation, drawn without replacement.
+
+    Lengths spread as MS MARCO's do (60 words, 83 tokens). Another version of Python gives other passages. If there
+    are too few, they are repeated in another order. ``files`` bounds how much of the library is read.
+    """
+    every, chosen, source = _every_passage(files), list[str](), random.Random(seed)
+    while len(chosen) < number:
+        chosen += source.sample(every, min(number - len(chosen), len(every)))
+    return chosen
+
+
+@cache
+def _every_passage(files: int | None) -> list[str]:
+    """Prose in whole sentences with at least ``FULL`` words; a remainder below 26 words is dropped."""
+    folder, found = standard_library(), list[str]()
+    for _, text in docstrings(folder, source_files(folder)[:files]):
+        words: list[str] = []
+        for sentence in _ENDS.split(text):
+            words += sentence.split()
+            if len(words) >= FULL:
+                found.append(" ".join(words[: 2 * FULL]))
+                words = []
+        if len(words) >= _MIN_WORDS:
+            found.append(" ".join(words))
+    letters = {text: sum(letter.isalpha() or letter == " " for letter in text) for text in found}
+    return [text for text in found if letters[text] >= _PROSE * len(text)]

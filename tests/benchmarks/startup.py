@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.index.build import build_index, plain_files
-from tests.benchmarks import harness
+from tests.benchmarks.run import child, median_ratio
 from tests.benchmarks.searching import write_vectors
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
@@ -31,14 +31,14 @@ def run(toy: bool) -> dict[str, Any]:
         for number in range(rounds + 1):
             for contender, values in seconds.items():
                 arguments = {"contender": contender, "index": str(folder / "index")}
-                result = harness.child("tests.benchmarks.startup:first_hits", **arguments)
+                result = child("tests.benchmarks.startup:first_hits", **arguments)
                 if result["hits"][0] != "d0000000":
                     raise RuntimeError(f"{contender} found {result['hits']}")
                 values += [round(result["seconds"], 3)] if number else []  # the first round warms the disk
     return {
         "sizes": {"documents": documents, "distinct_terms": documents * TERMS_PER_DOCUMENT + 1, "rounds": rounds},
         "rows": [{"what": OPENED, "contender": name, "seconds": values} for name, values in seconds.items()],
-        "ratios": {f"{STOCK} / {OURS}": round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)},
+        "ratios": {f"{STOCK} / {OURS}": round(median_ratio(seconds[STOCK], seconds[OURS]), 2)},
     }
 
 

@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from encoders.training import load_recipe
-from learned_sparse.core.files import read_json
-from tests.benchmarks import harness, quality, run
-from tests.reliability.commands import Run, Server
+from tests.benchmarks import quality, run
 
 NO_JAVA = {"head", "memory", "training"}
 """Benchmarks that start no JVM in this process."""
@@ -20,18 +18,7 @@ CASES = [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_benchmark(name: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measured processes are forks of one that has the imports."""
-
-    def child(target: str, **arguments: Any) -> dict[str, Any]:
-        result = tmp_path / "result.json"
-        words = (target, json.dumps(arguments), str(result))
-        (done,) = server.run(Run(module="tests.benchmarks.harness", arguments=words, folder=harness.ROOT))
-        assert done.status == 0, done.output
-        measured: dict[str, Any] = read_json(result)
-        return measured
-
-    monkeypatch.setattr(harness, "child", child)
+def test_benchmark(name: str) -> None:
     result = run.measured(name, toy=True)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["sizes"]

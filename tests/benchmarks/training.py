@@ -21,10 +21,9 @@ from encoders.head.vocabulary_head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training import Stage
 from encoders.training.learner import make_optimizer
-from tests.benchmarks import harness
 from tests.benchmarks.encoding import unfit
-from tests.benchmarks.passages import passages
-from tests.benchmarks.shapes import SMALL, TINY
+from tests.benchmarks.run import child, median_ratio
+from tests.benchmarks.shapes import SMALL, TINY, passages
 
 SEED = 0
 RATE = 2e-5
@@ -50,7 +49,7 @@ def run(toy: bool) -> dict[str, Any]:
         for case in cases:
             sizes = {"folder": str(folder), "case": case, "texts": texts, "tokens": tokens, "rounds": rounds}
             naive, ours, again = (
-                harness.child("tests.benchmarks.training:steps", who=who, **sizes) for who in (NAIVE, OURS, NAIVE)
+                child("tests.benchmarks.training:steps", who=who, **sizes) for who in (NAIVE, OURS, NAIVE)
             )
             naive["seconds"] += again["seconds"]
             for measure in ("loss", "gradient_norm") if CASES[case][2] == "fp32" else ():
@@ -58,7 +57,7 @@ def run(toy: bool) -> dict[str, Any]:
                     raise RuntimeError(f"{case}: {measure} differs: {naive[measure]} and {ours[measure]}")
             rows += [{"case": case, "who": who, **result} for who, result in ((NAIVE, naive), (OURS, ours))]
             ratios[case] = {
-                "time": 1 / harness.median_ratio(naive["seconds"], ours["seconds"]),
+                "time": 1 / median_ratio(naive["seconds"], ours["seconds"]),
                 "memory": ours["peak_mb"] / naive["peak_mb"],
             }
     sizes = {"shape": shape.name, "texts": texts, "tokens": tokens, "rounds": rounds, "seed": SEED}

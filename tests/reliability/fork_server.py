@@ -11,18 +11,18 @@ import contextlib
 import errno
 import importlib
 import json
-import mmap
+import multiprocessing
 import os
 import resource
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -127,7 +127,7 @@ class Running:
     """One forked run."""
 
     def __init__(self, run: dict[str, Any]) -> None:
-        self._run, self._counter = run, mmap.mmap(-1, 8)
+        self._run, self._counter = run, multiprocessing.RawValue("q")
         self.result: dict[str, Any] | None = None
         self._started, self._output = time.monotonic(), b""
         self._pipe, output = os.pipe()  # no file: its size may be limited
@@ -152,19 +152,13 @@ class Running:
             os.close(self._pipe)
             self.result = {
                 "status": os.waitstatus_to_exitcode(status), "seconds": seconds, "hung": seconds > MAX_SECONDS,
-                "events": counted(self._counter), "output": self._output.decode("utf-8", errors="replace"),
+                "events": self._counter.value, "output": self._output.decode("utf-8", errors="replace"),
             }  # fmt: skip
         elif seconds > MAX_SECONDS:
             os.killpg(self._pid, signal.SIGKILL)
         elif after is not None and seconds >= after:
             self._run["after"] = None
             send(self._run, self._pid)
-
-
-def counted(counter: mmap.mmap) -> int:
-    """Number of file operations, in memory that the forked processes share."""
-    (number,) = struct.unpack("q", counter[:8])
-    return int(number)
 
 
 def send(run: Mapping[str, Any], pid: int) -> None:
@@ -175,30 +169,30 @@ def send(run: Mapping[str, Any], pid: int) -> None:
         os.kill(pid, run["signal"])
 
 
-def become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
+def become(run: dict[str, Any], counter: Any, output: int) -> NoReturn:
     """Turn this process, which has just been forked, into the command."""
     os.setsid()
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(run["folder"])
     os.environ.update(run["environment"])
-    top, begun = os.getpid(), not run["at"]
+    if Path("library").is_dir():  # a part of the standard library, for the collection pydoc
+        pydoc = importlib.import_module("learned_sparse.collections.pydoc")
+        pydoc.standard_library = lambda: Path("library").absolute()  # type: ignore[attr-defined]
+    top = os.getpid()
 
-    def count(path: str) -> None:
-        nonlocal begun
-        begun = begun or run["at"] in path
-        if begun:
-            counter[:8] = struct.pack("q", counted(counter) + 1)
-            if counted(counter) == run["event"]:
-                send(run, top)
+    def count() -> None:
+        counter.value += 1  # in memory that the forked processes share
+        if counter.value == run["event"]:
+            send(run, top)
 
     time.sleep(run["delay"])
     install_faults(run["faults"], count)
     run_command(run["module"], run["arguments"])
 
 
-def install_faults(faults: Mapping[str, Any], count: Callable[[str], None]) -> None:
-    """Apply ``faults`` to this process; ``count`` is called with the path before each file operation.
+def install_faults(faults: Mapping[str, Any], count: Callable[[], None]) -> None:
+    """Apply ``faults`` to this process; ``count`` is called before each file operation.
 
     * ``file_bytes``, ``memory_bytes``: limits (``RLIMIT_FSIZE``, ``RLIMIT_AS``; memory on top of what is in use)
     * ``fsync``: the number of the call of ``os.fsync`` that fails with an I/O error
@@ -212,7 +206,7 @@ def install_faults(faults: Mapping[str, Any], count: Callable[[str], None]) -> N
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event not in EVENTS and not (event == "open" and writes(*arguments)):
             return
-        count(str(next(iter(arguments), "")))
+        count()
         numbers["event"] += 1
         if numbers["event"] == vanish_at:
             shutil.rmtree(folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,17 +22,20 @@ class Damaged:
     """A command whose inputs are copied to the working directory, where they can be damaged."""
 
     def __init__(self, server: Server, folder: Path, command: str, *inputs: Path) -> None:
-        module, *arguments = command.split()
         self._server, self._folder, self._inputs = server, folder / "work", inputs
-        self._case = Case(name=command, module=module, arguments=tuple(arguments))
+        self._case = Case(name=command, command=command)
         assert not self.notices("", lambda _: None)
         self._whole = everything(self._folder / "out")
         assert self._whole
 
-    def files(self, *patterns: str) -> list[str]:
-        """Names of the files below the working directory that are not empty."""
-        found = [path for pattern in patterns for path in self._folder.glob(pattern) if path.is_file()]
-        return sorted(str(path.relative_to(self._folder)) for path in found if path.stat().st_size)
+    def try_all(self, *patterns: str, harmless: str = "-") -> None:
+        """Damage every file that is not empty; those that end in ``harmless`` may be removed."""
+        paths = [path for pattern in patterns for path in self._folder.glob(pattern) if path.is_file()]
+        names = sorted(str(path.relative_to(self._folder)) for path in paths if path.stat().st_size)
+        assert names
+        for name in names:
+            noticed = [self.notices(name, damage) for damage in damages(name)]
+            assert noticed[0] or name.endswith(harmless), f"{name}: its removal is not noticed"
 
     def notices(self, name: str, damage: Damage) -> bool:
         """Whether the ``damage`` to the file ``name`` is refused in one line; raises if it changes the result."""
@@ -74,51 +77,40 @@ def damages(name: str) -> list[Damage]:
     return [Path.unlink, *(cut(at) if number % 3 == 1 else flip(at, bit) for number, (at, bit) in enumerate(draws))]
 
 
-def try_all(damaged: Damaged, files: Sequence[str], harmless: str = "-") -> None:
-    """Damage every file; those that end in ``harmless`` may be removed."""
-    assert files
-    for name in files:
-        noticed = [damaged.notices(name, damage) for damage in damages(name)]
-        assert noticed[0] or name.endswith(harmless), f"{name}: its removal is not noticed"
-
-
 PRUNE = "learned_sparse.jsonvector prune --vectors vectors --output out/pruned --top-dimensions 3"
 ENCODE = "learned_sparse.encode --model tiny --output out/vectors --device cpu --dtype fp32"
 
 
 def test_vectors(world: World, server: Server, tmp_path: Path) -> None:
     damaged = Damaged(server, tmp_path, PRUNE, world.result(world.encode()) / "vectors")
-    try_all(damaged, damaged.files("vectors/manifest.json", "vectors/vectors/*1.*"))
+    damaged.try_all("vectors/manifest.json", "vectors/vectors/*1.*")
 
 
 def test_vectors_and_queries_of_exact_search(world: World, server: Server, tmp_path: Path) -> None:
     inputs = [world.result(world.encode()) / "vectors", world.result(world.queries()) / "queries"]
     command = "learned_sparse.search --backend exact --vectors vectors --query-vectors queries/queries.tsv"
     damaged = Damaged(server, tmp_path, f"{command} --output out/run.txt", *inputs)
-    files = damaged.files("queries/[mq]*", "vectors/manifest.json", "vectors/vectors/*1.*")
-    try_all(damaged, files, harmless="manifest.json")
+    damaged.try_all("queries/[mq]*", "vectors/manifest.json", "vectors/vectors/*1.*", harmless="manifest.json")
 
 
 def test_checkpoint(world: World, server: Server, tmp_path: Path) -> None:
     model = shutil.copytree(world.checkpoint, tmp_path / "model", ignore=shutil.ignore_patterns("training"))
     command = f"{ENCODE} --checkpoint model --input {world.collection}/corpus.jsonl"
     damaged = Damaged(server, tmp_path, command, model)
-    try_all(damaged, damaged.files("model/*.json", "model/towers/*/*"))
+    damaged.try_all("model/*.json", "model/towers/*/*")
 
 
 def test_compressed_documents(world: World, server: Server, tmp_path: Path) -> None:
     packed = tmp_path / "corpus.jsonl.gz"
     packed.write_bytes(gzip.compress((world.collection / "corpus.jsonl").read_bytes(), mtime=0))
     damaged = Damaged(server, tmp_path, f"{ENCODE} --checkpoint {world.checkpoint} --input corpus.jsonl.gz", packed)
-    try_all(damaged, [packed.name])
+    damaged.try_all(packed.name)
 
 
 def test_training_state(world: World, server: Server, tmp_path: Path) -> None:
-    case = world.train()
-    server.run(case.run(tmp_path, "--max-seconds", "0"))
-    command = f"{case.module} {' '.join(case.arguments)} --resume"
-    damaged = Damaged(server, tmp_path, command, tmp_path / "out")
-    try_all(damaged, ["out/model/training/state/state.json"])
+    server.run(world.train().run(tmp_path, "--max-seconds 0"))
+    damaged = Damaged(server, tmp_path, f"{world.train().command} --resume", tmp_path / "out")
+    damaged.try_all("out/model/training/state/state.json")
 
 
 @pytest.mark.jvm
@@ -126,7 +118,7 @@ def test_index(world: World, server: Server, tmp_path: Path) -> None:
     command = f"learned_sparse.search --index index --topics {world.topics} --output out/run.txt"
     damaged = Damaged(server, tmp_path, command, world.result(world.index()) / "index")
     files = ["index/*"] if FULL else ["index/learned_sparse.json", "index/*.doc"]
-    try_all(damaged, damaged.files(*files))
+    damaged.try_all(*files)
 
 
 def test_parts_of_another_run(world: World, server: Server, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_write_fails(fault: str, name: str, world: World, server: Server, tmp_
     _, way_out, make = FAULTS[fault]
     case: Case = getattr(world, name)()
     if (fault, name) == ("no memory", "train"):  # oneDNN in bf16 with AMX can crash when it gets no memory
-        case = dataclasses.replace(case, name="train-fp32", arguments=(*case.arguments, "--set", "precision=fp32"))
+        case = dataclasses.replace(case, name="train-fp32", command=f"{case.command} --set precision=fp32")
     whole, failed = everything(world.result(case)), 0
     for number, faults in enumerate(make(world.undisturbed(case), whole)):
         folder = tmp_path / str(number)
@@ -109,5 +109,5 @@ def test_a_full_disk(name: str, world: World, server: Server, tmp_path: Path) ->
 
 @pytest.mark.jvm
 def test_java_runs_out_of_memory(world: World, server: Server, tmp_path: Path) -> None:
-    (result,) = server.run(world.index().run(tmp_path, "--heap", "4m"))
+    (result,) = server.run(world.index().run(tmp_path, "--heap 4m"))
     assert fails(result, world.index(), everything(world.result(world.index())), tmp_path, "--heap")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.commands import Case, Result, Server, Tree, World, assert_same, everything, is_temporary
+from tests.reliability.commands import Case, Result, Server, World, assert_same, everything, is_temporary
 from tests.reliability.scale import FULL
 
 ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
@@ -40,10 +40,10 @@ def test_a_killed_command_leaves_a_whole_result(
     old, new = world.compared(before) if before else {}, world.compared(case)
     if before is not None:
         world.copy_result(before, tmp_path)
-    more = case.replace if before else ()
+    more = case.replace if before else ""
     for place in range(3):
         kill = draw_kill(draw, list(ENDINGS)[(number + place) % 3], world.undisturbed(case), timed=place > 0)
-        result = run(server, case, tmp_path, *more, **kill)
+        result = run(server, case, tmp_path, more, **kill)
         kills.append(kill)
         assert not result.hung, kills
         assert result.status in ENDINGS[kill["signal"]] | {0}, f"{kills}: {result.output}"
@@ -54,7 +54,7 @@ def test_a_killed_command_leaves_a_whole_result(
         more = (case.replace if before else case.again) or case.again
         if result.status == 0:  # it ended before the kill
             break
-    result = run(server, case, tmp_path, *more)
+    result = run(server, case, tmp_path, more)
     assert result.status == 0, f"{kills}: {result.output}"
     assert_same(case.compared_files(everything(tmp_path / "out")), new, f"after {kills}")
     left = [path for path in everything(tmp_path) if is_temporary(path)]
@@ -69,25 +69,11 @@ def draw_kill(draw: random.Random, number: signal.Signals, undisturbed: Result, 
     return {"signal": number, "target": target, "after": round(draw.uniform(0, undisturbed.seconds), 4)}
 
 
-def run(server: Server, case: Case, folder: Path, *more: str, **kill: Any) -> Result:
+def run(server: Server, case: Case, folder: Path, more: str, **kill: Any) -> Result:
     """Give the command, again while a process that a killed one has started still writes."""
     for _ in range(MAX_WAITS):
-        (result,) = server.run(case.run(folder, *more, **kill))
+        (result,) = server.run(case.run(folder, more, **kill))
         if result.status == 0 or "writes here; wait until it ends" not in result.output:
             break
         time.sleep(0.1)
     return result
-
-
-def test_moments_that_are_refused() -> None:
-    """What the checks above would find."""
-    old, new = {"a": b"1", "m": b"old"}, {"a": b"2", "m": b"new"}
-    at_once = Case(name="", module="", arguments=())
-    incremental = Case(name="", module="", arguments=(), incremental=True, finished="m")
-    wrong: list[tuple[Case, Tree]] = [
-        (at_once, {"a": b"2"}), (at_once, {"a": b"2", "m": b"old"}), (incremental, {"a": b"2", "m": b"old"}),
-        (incremental, {"m": b"new"}), (incremental, {"a": b"2", "m": b"third"}),
-    ]  # fmt: skip
-    assert [case for case, now in wrong if not case.moment_problem(old, new, now)] == []
-    right = [(at_once, {}), (at_once, old), (at_once, new), (incremental, {"a": b"2"}), (incremental, new)]
-    assert [case.moment_problem(old, new, now) for case, now in right] == [""] * 5

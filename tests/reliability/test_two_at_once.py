@@ -28,8 +28,8 @@ def test_two_of_one_command(name: str, replacing: bool, world: World, server: Se
         folder.mkdir()
         if replacing:
             world.copy_result(case.before, folder)
-        more, delay = case.replace if replacing else (), draw.uniform(0, 0.2)
-        results = server.run(case.run(folder, *more), case.run(folder, *more, delay=delay))
+        more, delay = case.replace if replacing else "", draw.uniform(0, 0.2)
+        results = server.run(case.run(folder, more), case.run(folder, more, delay=delay))
         assert any(result.status == 0 for result in results), f"delay {delay}: {results}"
         assert all(result.status == 0 or result.error() for result in results)
         assert_same(everything(folder / "out"), whole, f"with delay {delay}")
