@@ -48,11 +48,6 @@ class Resources:
     memory_gb: float | None = None
     """None: not counted."""
 
-    def options(self) -> dict[str, Any]:
-        """Options of ``ray.remote``."""
-        memory = {} if self.memory_gb is None else {"memory": int(self.memory_gb * 10**9)}
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus, **memory}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
@@ -155,8 +150,10 @@ class Tasks:
 
     def call(self, function: Callable[..., Any], *arguments: Any, resources: Resources | None = None) -> Any:
         """Result of ``function(*arguments)``, computed on a node; errors of the function are raised here."""
-        options = (resources or self.default).options()
-        remote = self._ray.remote(max_calls=1, max_retries=ATTEMPTS - 1, **options)(_at_place)
+        share = resources or self.default
+        options: dict[str, Any] = {} if share.memory_gb is None else {"memory": int(share.memory_gb * 10**9)}
+        options |= {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_calls": 1, "max_retries": ATTEMPTS - 1}
+        remote = self._ray.remote(**options)(_at_place)
         reference = remote.remote(self._place, function, arguments)
         self._running.add(reference)
         try:

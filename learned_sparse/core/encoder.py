@@ -31,13 +31,10 @@ class _PerThread:
         self._name = name
 
     def __get__(self, instance: object | None, owner: type) -> int:
-        return 0 if instance is None else getattr(self._values(instance), "count", 0)
+        return 0 if instance is None else getattr(vars(instance).get(self._name), "count", 0)
 
     def __set__(self, instance: object, value: int) -> None:
-        self._values(instance).count = value
-
-    def _values(self, instance: object) -> Any:
-        return vars(instance).setdefault(self._name, threading.local())
+        vars(instance).setdefault(self._name, threading.local()).count = value
 
 
 class Encoder(ABC):

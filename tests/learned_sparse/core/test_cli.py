@@ -53,11 +53,6 @@ def exit_status(error: BaseException) -> int | str | None:
             "error: 'caf\\udce9.txt': not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)\n",
         ),
         (
-            PermissionError(errno.EACCES, "Permission denied", "runs/a.txt"),
-            2,
-            "error: runs/a.txt: Permission denied; use another folder, or change the permissions\n",
-        ),
-        (
             FileNotFoundError(errno.ENOENT, "No such file", "runs/x"),
             2,
             f"error: runs/x: No such file or directory; {REMOVED}\n",
