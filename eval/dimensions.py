@@ -67,7 +67,10 @@ def main(argv: list[str] | None = None) -> int:
     name = options.model or paths[0].name
     title = f"{name}: {documents.texts:,} documents, {documents.postings:,} postings"
     title += f"; expected FLOPS {expected_flops(documents, queries):.4f}" if queries else ""
-    content = _as_json(title, paths, sections)
+    tables = [
+        vars(one) | {"columns": [getattr(column, "heading", column) for column in one.columns]} for one in sections
+    ]
+    content = {"title": title, "index": list(map(str, paths)), "tables": tables, "versions": versions()}
     if options.json:
         print(json.dumps(content, indent=2, ensure_ascii=False))
     else:
@@ -79,19 +82,6 @@ def main(argv: list[str] | None = None) -> int:
             with atomic_write(options.output / file_name) as file:
                 file.write(f"{text.rstrip()}\n".encode())
     return 0
-
-
-def _as_json(title: str, paths: Sequence[Path], sections: Sequence[Section]) -> dict[str, Any]:
-    tables = [
-        {
-            "title": section.title,
-            "remarks": list(section.remarks),
-            "columns": [column.heading if isinstance(column, Column) else column for column in section.columns],
-            "rows": [list(row) for row in section.rows],
-        }
-        for section in sections
-    ]
-    return {"title": title, "index": list(map(str, paths)), "tables": tables, "versions": versions()}
 
 
 def _paths(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
@@ -154,9 +144,7 @@ def _manifest(path: Path) -> Manifest | None:
     """Manifest of the vectors; None for vectors made by other tools, and for an index of plain text."""
     if (path / MANIFEST).is_file():
         return Manifest.load(path)
-    if not (path / INDEX_MANIFEST).is_file():
-        return None
-    return next(iter(IndexNote.load(path).manifests), None)
+    return next(iter(IndexNote.load(path).manifests), None) if (path / INDEX_MANIFEST).is_file() else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -516,10 +504,9 @@ def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -
 def words_section(encoded: Sequence[Encoded], min_queries: int, top: int, names: Collection[str]) -> Section:
     """Words of the queries that activate a dimension: the ``top`` most characteristic dimensions, or those named."""
     found = meanings([text for text, _ in encoded], [vector for _, vector in encoded], min_queries)
-    shown = [entry for entry in found if entry[0] in names] if names else found[:top]
     rows: list[list[Cell]] = [
         [dimension, queries, ", ".join(f"{word} ({number})" for word, number in words[:_WORDS_SHOWN])]
-        for dimension, queries, words in shown
+        for dimension, queries, words in ([one for one in found if one[0] in names] if names else found[:top])
     ]
     columns = ["dimension", "queries", "words"]
     title = "Words of the queries that activate a dimension"

@@ -296,15 +296,6 @@ KINDS: dict[str, type[Row]] = {
 }  # fmt: skip
 
 
-def read_row(values: Mapping[str, Any], where: str) -> Row:
-    """The row of these YAML values, whose kind is that of the one key of ``KINDS`` that it has."""
-    kinds = [kind for kind in KINDS if kind in values]
-    if len(kinds) != 1:
-        given = " and ".join(kinds) or "none"
-        raise LearnedSparseError(f"{where}: give exactly one of {', '.join(KINDS)}; there is {given}")
-    return parse(KINDS[kinds[0]], values, where)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """Training data of all rows with a recipe; replaces the data of the recipes."""
@@ -444,13 +435,17 @@ def _filled(value: Any, folder: Path) -> Any:
 
 
 def _read(values: Mapping[str, Any], where: str) -> Matrix:
-    """The matrix of YAML values, each row with the keys of its kind."""
+    """The matrix of YAML values; the kind of a row is that of the one key of ``KINDS`` that it has."""
     given = values.get("rows")
     rows = {}
     for name, row in (given if isinstance(given, Mapping) else {}).items():
         if not isinstance(row, Mapping):
             raise LearnedSparseError(f"rows: {name}: expected a mapping, got {row!r}")
-        rows[name] = read_row(row, f"rows: {name}")
+        kinds = [kind for kind in KINDS if kind in row]
+        if len(kinds) != 1:
+            found = " and ".join(kinds) or "none"
+            raise LearnedSparseError(f"rows: {name}: give exactly one of {', '.join(KINDS)}; there is {found}")
+        rows[name] = parse(KINDS[kinds[0]], row, f"rows: {name}")
     matrix = parse(Matrix, {**values, "rows": {}} if rows else values, where)
     return dataclasses.replace(matrix, rows=rows)
 
