@@ -266,18 +266,6 @@ def damaged(tmp_path: Path, tmp_home: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("given", [[], ["--on-bad-line", "skip"]])
-def test_bad_lines_in_encode(damaged: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
-    install_loader(monkeypatch)
-    words = ["--model", "m", "--checkpoint", "c", "--collection", str(damaged), *given]
-    if not given:
-        with pytest.raises(LearnedSparseError, match=ERROR):
-            encode.main(words)
-        return
-    encode.main(words)
-    assert Manifest.load(tmp_home / "vectors" / "toy" / "m").counts.skipped == {"malformed JSON": 1}
-
-
 @pytest.mark.jvm
 def test_bad_lines_in_bm25(damaged: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     for source in (["--collection", str(damaged)], ["--input", str(damaged / "corpus.jsonl")]):

@@ -29,7 +29,7 @@ TERAFLOPS, SHARE, GPUS = 312.0, 0.35, (1, 8)
 ONE_STATE = 16
 """Bytes of a parameter in training: fp32 weight, gradient, and Adam's two moments."""
 JSON_BYTES, INDEX_BYTES = 14.0, 2.3
-"""Bytes of a posting: in JSON lines, and in Lucene's index of the million documents of ``tests.benchmarks.scale``."""
+"""Bytes of a posting: in JSON lines, and in Lucene's index of a million documents."""
 
 ONE_DNN = {torch.ops.mkldnn._linear_pointwise: lambda rows, weight, *_, **__: 2 * rows[0] * rows[1] * weight[0]}
 """Operations of the head's product on a CPU with AVX-512, which torch does not count."""
