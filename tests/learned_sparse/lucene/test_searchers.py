@@ -13,7 +13,7 @@ import pytest
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
 from learned_sparse.index.build import build_bm25_index, build_index, delimited
-from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, open_reader, search_bm25, search_impacts
+from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, open_reader, search_bm25
 from learned_sparse.lucene.writer import LuceneWriter
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
@@ -90,19 +90,6 @@ def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
         assert searcher.search({"t1": 0, "t2": 3}) == searcher.search({"t2": 3}) != []
         assert searcher.score({"all": 3}, "no such document") == searcher.score({"nowhere": 3}, "d0") == 0
         assert len(searcher.search({"all": 1}, 20)) == 20
-
-
-@pytest.mark.jvm
-def test_scores_are_exact_up_to_two_to_the_24(tmp_path: Path) -> None:
-    """Stock Pyserini repeats each query term ``weight`` times, which takes too long for such weights."""
-    index = tmp_path / "index"
-    build_index(write_folder(tmp_path / "in", {"a": {"x": 1, "y": 1}, "b": {"x": 1}, "c": {"y": 1}}), index)
-    for weights in ([2**24 - 1, 1], [2**23, 2**23 - 1]):
-        query = dict(zip(("x", "y"), weights, strict=True))
-        expected = sorted([("a", sum(weights)), ("b", weights[0]), ("c", weights[1])], key=lambda h: (-h[1], h[0]))
-        assert search_impacts(index, {"q": query})["q"] == expected
-    rounded = search_impacts(index, {"q": {"x": 2**24 + 1, "y": 2**31 - 1}})["q"]
-    assert rounded == [("a", float(2**31 + 2**24)), ("c", float(2**31)), ("b", float(2**24))]
 
 
 @pytest.mark.jvm

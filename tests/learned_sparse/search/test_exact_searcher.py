@@ -75,12 +75,6 @@ def test_load_encoded_folders_and_plain_files(tmp_path: Path) -> None:
         searcher = ExactSearcher.load(*paths)
         assert searcher.ids == expected.ids == sorted(VECTORS)
         assert searcher.search(query) == expected.search(query) == [("d10", 300), ("d1", 3), ("d3", 2), ("d4", 1)]
-    with pytest.raises(LearnedSparseError, match="occurs twice"):
-        ExactSearcher.load(first, first)
     other = write_folder(tmp_path / "3", {"d11": {"a": 1}}, quantizer=Quantizer(2.0))
     with pytest.raises(LearnedSparseError, match=r"not encoded as .*1 was: quantizer.scale: 1.0 before, 2.0 now"):
         ExactSearcher.load(first, other)
-    part = first / "vectors" / "part-00000.jsonl"
-    part.write_text(part.read_text().replace(":1", ":2", 1))
-    with pytest.raises(LearnedSparseError, match=r"part-00000.jsonl: not the bytes the manifest records; encode again"):
-        ExactSearcher.load(first)

@@ -224,8 +224,9 @@ def test_scores_above_24_bits_and_large_impacts_of_queries(
     build_index(vectors, tmp_path / "index")
     queries, output = tmp_path / "queries.jsonl", tmp_path / "run"
     options = ["--query-vectors", str(queries), "--output", str(output)]
-    queries.write_text('{"id": "q", "vector": {"c": 16777216}}\n')
+    queries.write_text('{"id": "q", "vector": {"a": 8388607, "b": 2, "c": 16777216}}\n')
     search.main(["--index", str(tmp_path / "index"), *options])
+    assert read_run(output) == {"q": [("d1", 2.0**24), ("d3", 2.0**24), ("d2", 2.0**24 - 2)]}
     assert caplog.text == ""
     queries.write_text('{"id": "q", "vector": {"a": 2147483647, "b": 1}}\n')
     search.main(["--index", str(tmp_path / "index"), *options])
