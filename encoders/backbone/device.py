@@ -54,17 +54,19 @@ def choose_dtype(name: str | None, device: torch.device, default: str = "auto") 
         if name not in DTYPES:
             raise LearnedSparseError(f"{where} {name!r}{did_you_mean(name, [*DTYPES, 'auto'])}")
         return name
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    return "bf16" if device.type == "cpu" and cpu_has_bf16() else "fp32"
+    return "bf16" if has_bf16(device) else "fp16" if device.type == "cuda" else "fp32"
 
 
 def training_precision(name: str, device: torch.device) -> str:
     """``auto`` as ``bf16`` where the device multiplies bf16 matrices in hardware, else as ``fp32``."""
-    if name != "auto":
-        return name
-    cuda = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bf16" if cuda or (device.type == "cpu" and cpu_has_bf16()) else "fp32"
+    return name if name != "auto" else "bf16" if has_bf16(device) else "fp32"
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether ``device`` multiplies bf16 matrices in hardware."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and cpu_has_bf16()
 
 
 def cpu_has_bf16() -> bool:

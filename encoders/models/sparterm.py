@@ -85,7 +85,10 @@ class Gate(PooledMaskedLM):
         self._pool = settings.gate_pool
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Logits ``(batch, vocabulary)`` of the gating probabilities G."""
+        """Logits ``(batch, vocabulary)`` of the gating probabilities G.
+
+        ``log G = logsigmoid(logits)`` and ``log(1 - G) = logsigmoid(-logits)`` are stable where G itself is not.
+        """
         states, screen = self.states(input_ids, attention_mask), self.tower.screen
         if self._pool == "relu_sum":
             return pool(*states, pooling="sum", screen=screen)
@@ -119,7 +122,7 @@ class Importance(PooledMaskedLM):
 class SparTerm(nn.Module):
     """One side: p' = F(p) ⊙ G(p) (Eq. 1).
 
-    The Binarizer has no gradient, so a ranking loss never reaches the gate. Eq. 8 on ``gate_logits`` trains it.
+    The Binarizer has no gradient, so a ranking loss never reaches the gate. Eq. 8 on its logits trains it.
     """
 
     def __init__(
@@ -179,20 +182,6 @@ class SparTerm(nn.Module):
         gated = columns[~torch.isin(columns, input_ids[literal])]
         return term_shares + self.gate.shares(input_ids, attention_mask, gated)
 
-    def gate_logits(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Logits ``(batch, vocabulary)`` of the probabilities G, with gradient, for Eq. 8.
-
-        ``log G = logsigmoid(logits)`` and ``log(1 - G) = logsigmoid(-logits)`` are stable where G itself is not.
-        """
-        if self.gate is None:
-            raise LearnedSparseError("SparTerm: literal gating has no gate to train; set mode: expansion-enhanced")
-        logits: Tensor = self.gate(input_ids, attention_mask)
-        return logits
-
-    def has_own_gate(self, other: SparTerm) -> bool:
-        """Whether this side has a gate that is not that of ``other``."""
-        return self.gate is not None and (other.gate is None or self.gate.tower is not other.gate.tower)
-
     def _literal_weights(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         if self.importance is None:
             raise ValueError("neither importance predictor nor gate")
@@ -221,8 +210,10 @@ class GateObjective(Objective):
     ranks = False
 
     def __init__(self, weighers: TermWeighers, document: SparTerm) -> None:
-        self._document, query = document, weighers.query
-        self._query = query if isinstance(query, SparTerm) and query.has_own_gate(document) else None
+        query: Any = weighers.query
+        self._document, self._gate = document, cast(Gate, document.gate)
+        own = isinstance(query, SparTerm) and query.gate and query.gate.tower is not self._gate.tower
+        self._query_gate: Gate | None = query.gate if own else None
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """``gate``: logits of the positives; ``target``: terms of the queries; both ``(n, vocabulary)``.
@@ -230,8 +221,8 @@ class GateObjective(Objective):
         With a gate of queries also ``query_gate`` and ``query_target``, with queries and positives exchanged.
         """
         positives = Tokens(*(tensor[: len(queries.input_ids)] for tensor in documents))
-        query_logits = None if self._query is None else self._query.gate_logits(*queries)
-        return self._gates(self._document.gate_logits(*positives), query_logits, queries, positives)
+        query_logits = None if self._query_gate is None else self._query_gate(*queries)
+        return self._gates(self._gate(*positives), query_logits, queries, positives)
 
     def _gates(
         self, logits: Tensor, query_logits: Tensor | None, queries: Tokens, positives: Tokens
@@ -263,12 +254,10 @@ class JointObjective(GateObjective):
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """Outputs of both objectives."""
         count = len(queries.input_ids)
-        if self._query is None:
-            query_logits, query_weights = None, self._weighers.query(*queries)
-        else:
-            query_logits = self._query.gate_logits(*queries)
-            query_weights = self._query(*queries, gate_logits=query_logits)
-        logits = self._document.gate_logits(*documents)
+        query_logits = None if self._query_gate is None else self._query_gate(*queries)
+        given = {} if query_logits is None else {"gate_logits": query_logits}
+        query_weights = self._weighers.query(*queries, **given)
+        logits = self._gate(*documents)
         weights = self._document(*documents, gate_logits=logits).float()
         positives = Tokens(*(tensor[:count] for tensor in documents))
         return {

@@ -198,7 +198,7 @@ def test_sparterms_probabilities(gate_pool: str, tiny_bert: Path, tmp_path: Path
     reading = encoder.explain(SENTENCE)
     document: Any = model.weighers.document
     with torch.inference_mode():
-        logits = document.gate_logits(*read(model, SENTENCE))[0]
+        logits = document.gate(*read(model, SENTENCE))[0]
     expanded = [term for term in reading.weights if term not in reading.literal]
     assert expanded
     for term in expanded:

@@ -119,7 +119,7 @@ def test_a_shared_model_has_one_module_for_both_sides(model: LoadedModel) -> Non
 
 @every_case
 def test_a_ranking_loss_trains_every_parameter_except_gates(model: LoadedModel) -> None:
-    """Eq. 8 trains the gates, through ``gate_logits``."""
+    """Eq. 8 trains the gates, through their logits."""
     model.weighers.zero_grad()
     ids, mask = inputs(model, TEXTS)
     model.weighers.train(getattr(model.settings, "binarize", False))  # training uses the float weights
@@ -138,7 +138,7 @@ def test_a_ranking_loss_trains_every_parameter_except_gates(model: LoadedModel) 
         assert all(parameter.grad is None for parameter in model.towers[tower].parameters()), tower
     for tower in gates:
         module: Any = model.weighers.query if tower.startswith("query_") else model.weighers.document
-        torch.nn.functional.softplus(module.gate_logits(ids, mask)).sum().backward()
+        torch.nn.functional.softplus(module.gate(ids, mask)).sum().backward()
         assert all(parameter.grad is not None for parameter in model.towers[tower].parameters()), tower
 
 

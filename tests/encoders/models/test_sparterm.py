@@ -125,7 +125,7 @@ def test_gate_logits_can_be_passed_in(tiny_bert: Path) -> None:
     model = new_model("sparterm", {}, str(tiny_bert))
     module: Any = model.weighers.eval().document
     tokens = inputs(model, TEXTS)
-    logits, weights = module.gate_logits(*tokens), module(*tokens)
+    logits, weights = module.gate(*tokens), module(*tokens)
     torch.testing.assert_close(module(*tokens, gate_logits=logits), weights)
     closed = module(*tokens, gate_logits=torch.full_like(logits, -100.0))
     assert torch.equal(closed > 0, (weights > 0) & (module.bag_of_words(*tokens) > 0))
@@ -175,7 +175,7 @@ def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_b
     trained = ARCHITECTURES["sparterm"].objective(ranking, stage, module)
     assert {"gate", "query_gate"} <= set(trained.towers)
     outputs = trained.outputs(queries, documents)
-    logits = module.query.gate_logits(*queries)
+    logits = module.query.gate(*queries)
     torch.testing.assert_close(outputs["query_gate"], logits)
     bag = BagOfWords(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)))
     passages = bag(documents.input_ids[:2], documents.attention_mask[:2])
