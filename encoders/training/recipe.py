@@ -224,6 +224,7 @@ class Pruning:
     gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
     window: int  # steps
     schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
+    cumulative: bool = False  # a pruned term stays pruned, as in the published code
 
     def __post_init__(self) -> None:
         if self.window < 1 or not all(0 < gamma <= 1 for gamma in (*self.schedule, self.gamma)):

@@ -64,7 +64,16 @@ class Session:
             cpu=device == "cpu", kwargs_handlers=[accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)],
             log_with=list(trackers) or None, project_dir=folder,
         )  # fmt: skip
-        _check_launcher(self.processes.state, trackers)
+        state = self.processes.state
+        configured = f"mixed_precision {state.mixed_precision}", state.distributed_type.name
+        if state.mixed_precision != "no" or configured[1] in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
+            raise LearnedSparseError(
+                f"accelerate's {' or '.join(configured)} has no effect here; give accelerate config mixed_precision "
+                "'no' and multi-GPU, and set precision in the recipe"
+            )
+        for tracker, packages in {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}.items():
+            if tracker in trackers and not any(map(importlib.util.find_spec, packages)):
+                raise LearnedSparseError(f"--log-with {tracker}: the package {packages[0]} is missing: install it")
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
@@ -226,19 +235,6 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-def _check_launcher(state: AcceleratorState, trackers: Sequence[Any]) -> None:
-    """Raise if accelerate is told what it would not do here, or would leave out: a tracker without its package."""
-    configured = f"mixed_precision {state.mixed_precision}", state.distributed_type.name
-    if state.mixed_precision != "no" or configured[1] in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
-        raise LearnedSparseError(
-            f"accelerate's {' or '.join(configured)} has no effect here; give accelerate config mixed_precision 'no' "
-            "and multi-GPU, and set precision in the recipe"
-        )
-    for tracker, packages in {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}.items():
-        if tracker in trackers and not any(map(importlib.util.find_spec, packages)):
-            raise LearnedSparseError(f"--log-with {tracker}: the package {packages[0]} is missing: install it")
 
 
 def inverse_document_frequencies(model: LoadedModel, vocabulary: Vocabulary, documents: Sequence[str]) -> Tensor:
