@@ -48,10 +48,11 @@ def run(toy: bool) -> dict[str, Any]:
         folder = shape.save(Path(temporary) / "model", passages(16, SEED))
         for case in cases:
             sizes = {"folder": str(folder), "case": case, "texts": texts, "tokens": tokens, "rounds": rounds}
-            naive, ours, again = (
-                child("tests.benchmarks.training:steps", who=who, **sizes) for who in (NAIVE, OURS, NAIVE)
+            naive, ours, *again = (
+                child("tests.benchmarks.training:steps", who=who, **sizes)
+                for who in (NAIVE, OURS, *([] if toy else [NAIVE]))
             )
-            naive["seconds"] += again["seconds"]
+            naive["seconds"] += [second for result in again for second in result["seconds"]]
             for measure in ("loss", "gradient_norm") if CASES[case][2] == "fp32" else ():
                 if not math.isclose(naive[measure], ours[measure], rel_tol=TOLERANCE):
                     raise RuntimeError(f"{case}: {measure} differs: {naive[measure]} and {ours[measure]}")
