@@ -68,15 +68,16 @@ class Screen:
         rows = scores.rows
         dtypes = {scores.dtype, rows.dtype, scores.weight.dtype, scores.bias.dtype}
         known = dtypes == {torch.bfloat16} or (dtypes == {torch.float32} and by_onednn(rows))
+        known = known and rows.device.type == "cpu"
         if entries and self.used is False and self._calls % _LEARNING_BATCHES == 0:
             self.used = None
         self._calls += 1
-        if not known or rows.device.type != "cpu" or not len(rows):
+        if not len(rows):
             return plain()
         if self.used is None and self._calls > 1:
-            self.used = self._pays(plain, screened, rows, exact=pooling == "max")
+            self.used = known and self._pays(plain, screened, rows, exact=pooling == "max")
             self._rounded = self._rounded if self.used else None
-        result = screened() if self.used else None
+        result = screened() if self.used and known else None
         return plain() if result is None else result
 
     def candidates(self, scores: TiledScores) -> tuple[Tensor, Tensor]:
