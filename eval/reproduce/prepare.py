@@ -76,7 +76,7 @@ def _rewrite(options: argparse.Namespace) -> str:
     """
     collection, expanded = load_collection(options.collection), 0
     reader = collection.documents(options.on_bad_line, options.expanded)
-    documents = iter(with_progress(reader, collection.description.documents))
+    documents = iter(with_progress(reader))
     first = next(documents)  # wrong input leaves no folder
     one_text = options.action == "expand"
     with atomic_write(options.output / ("documents.jsonl" if one_text else "expansions.jsonl")) as output:

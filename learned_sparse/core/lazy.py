@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
@@ -46,7 +46,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     return get, names
 
 
-class Register(MutableMapping[str, T]):
+class Register(Mapping[str, T]):
     """Objects by name: those of this project, and the entry points ``group`` of installed packages.
 
     An object is imported when its name is looked up. A name of this project cannot be taken by another package.
@@ -70,12 +70,6 @@ class Register(MutableMapping[str, T]):
                 f"{name}: {value.value} cannot be imported ({error}); repair or uninstall the package of this entry "
                 f"point of {self._group}"
             ) from error
-
-    def __setitem__(self, name: str, value: T) -> None:
-        self._objects[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._objects[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
