@@ -23,7 +23,7 @@ from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import home, locked, read_json
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.ray import Engine, Tasks
+from learned_sparse.ray import Engine
 
 _logger = logging.getLogger(__name__)
 _EXPANSIONS = (
@@ -111,7 +111,7 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
             jobs, runner = options.jobs or 1, Runner(plan.steps, execute, execute.stop)
         else:
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-            commands = stack.enter_context(Tasks(engine, variables=variables))
+            commands = stack.enter_context(engine.tasks(**variables))
             jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, OnCluster(commands), lambda _: commands.stop())
         _logger.info(_summary(plan, runner))
         if lines := other_versions([step for step in plan.steps if step not in runner.todo]):

@@ -151,13 +151,11 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
 
     Shards are encoded into ``OUTPUT/shards`` with the words ``argv`` of this command, and continued there after a kill.
     """
-    from learned_sparse.ray import Tasks
-
     engine_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_engine_options(engine_options)
     _, words = engine_options.parse_known_args(sys.argv[1:] if argv is None else list(argv))
     words = [word for word in words if word not in {"--overwrite", "--resume"}]
-    with Tasks(engine) as tasks:
+    with engine.tasks() as tasks:
         folders = [source.output / "shards" / f"{shard}-of-{tasks.workers}" for shard in range(tasks.workers)]
         shards = ["--num-shards", str(tasks.workers), "--shard-id"]
         (source.output / "shards").mkdir(parents=True, exist_ok=True)

@@ -149,20 +149,10 @@ def search_impacts(index: Path, queries: Mapping[str, Impacts], k: int = 1000, *
         return searcher.search_batch(queries, k, threads)
 
 
-def search_bm25(
-    index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
-) -> dict[str, Hits]:
+def search_bm25(index: Path, queries: Iterable[Query], k: int = 1000) -> dict[str, Hits]:
     """The ``k`` best documents of each query by BM25, in an index of plain text."""
-    with Bm25Searcher(index, k1, b) as searcher:
-        return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
-
-
-def searcher_of(index: Path, scoring: str, **bm25: float) -> ImpactSearcher:
-    """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``.
-
-    ``bm25``: ``k1`` and ``b`` in place of Anserini's defaults.
-    """
-    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, **bm25)
+    with Bm25Searcher(index) as searcher:
+        return searcher.search_batch({query.id: query.text for query in queries}, k)
 
 
 @functools.cache
