@@ -15,16 +15,13 @@ import tqdm.std
 import yaml
 
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.training import load_recipe
-from encoders.training.data.sources import load_source
 from learned_sparse.core import errors
-from tests.reliability.fork_server import main_of
+from tests.reliability.processes import main_of
 from tests.toy_data import save_collection, save_recipes
 
 MODEL = "--model m --checkpoint {checkpoint} --device cpu --dtype fp32"
 BARS = [
     (f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {{out}}", "12/12", "12 documents of"),
-    (f"learned_sparse.encode {MODEL} --queries --input {{toy}}/queries.jsonl --output {{out}}", "12/12", "12 queries"),
     (
         "learned_sparse.search --backend exact --vectors {vectors} --topics {toy}/queries.jsonl --output {out}",
         "12/12", "{out}: 12 queries",
@@ -32,26 +29,12 @@ BARS = [
     ("learned_sparse.export --format ciff --vectors {vectors} --output {out}", "12/12", "{out}: 12 documents"),
     ("learned_sparse.jsonvector prune --vectors {vectors} --top-dimensions 1 --output {out}", "12/12", "12 documents"),
     ("eval.costs --vectors {vectors} --queries {queries} --output {out}", "236/236", "{out}: "),
-    ("eval.dimensions {vectors} --queries {queries}", "12/12", "12 documents"),
-    ("eval.evaluate --collection {toy} --split test --run {run} --overlap {tokenizer}", "11/12", "Match all ("),
-    (
-        "eval.sweep --checkpoint {checkpoint} --collection {toy} --split test --set pooling=max --output {out}",
-        "documents", "written: {out}",
-    ),
-    (
-        "eval.rerank --checkpoint {checkpoint} --collection {toy} --split test --run {run} --depth 1 --output {out}",
-        "1/1", "written: {out}/rerank.json and 1 runs",
-    ),
-    (
-        "eval.reproduce.prepare sample --collection {toy} --split test --queries 2 --documents 5 --output {out}",
-        "12/12", "{out}",
-    ),
     (
         "encoders.teach --collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}",
         "12/12", "{out}: 12 pairs of 12 queries",
     ),
 ]  # fmt: skip
-"""A command, what its bar shows, and what it prints at its end. The breakdown stops at the last relevant document."""
+"""A command, what its bar shows, and what it prints at its end."""
 
 
 class Terminal(io.StringIO):
@@ -84,7 +67,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
         "--queries --input {toy}/queries.jsonl --output {queries}",
     ):
         assert encode(shlex.split(f"{MODEL} {words}".format(**paths))) == 0
-    return {**paths, "tokenizer": tiny_bert}
+    return paths
 
 
 @pytest.mark.parametrize(("words", "shown", "end"), BARS)
@@ -141,18 +124,3 @@ def test_next_commands_lead_to_measures(
         words = words.replace("QRELS.txt", str(paths["toy"] / "qrels" / "test.tsv"))
     assert modules == [*before, "search", "evaluate"]
     assert re.search(r"[01]\.\d{4}$", last)
-
-
-def test_the_next_command_of_a_teacher_is_a_training_that_reads_its_scores(
-    paths: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the last step: the recipe has a backbone of the Hub."""
-    words = "--collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}"
-    last = printed_by(f"encoders.teach {words}".format(out=tmp_path / "scores.tsv", **paths), capsys)[-1]
-    module, *options = shlex.split(last.removeprefix("next: python -m "))
-    assert (module, options[:3]) == ("encoders.train", ["--recipe", "splade-distilled", "--set"])
-    recipe = load_recipe(options[1], changes=options[3:])
-    (source,) = recipe.data
-    assert source.scores == tmp_path / "scores.tsv"
-    loaded = load_source(source, recipe.negatives_of(recipe.stages[0]))
-    assert loaded.name == "toy/test"

@@ -88,7 +88,7 @@ def test_public_names() -> None:
 
 def test_functions_named_like_commands_stay_functions(python: Any) -> None:
     program = (
-        "import encoders.train, eval.evaluate; from encoders import train; from eval import evaluate; "
-        "print(callable(train), callable(evaluate))"
+        "import sys, encoders, eval; print('torch' in sys.modules); import encoders.train, eval.evaluate; "
+        "from encoders import train; from eval import evaluate; print(callable(train), callable(evaluate))"
     )
-    assert python("-c", program).stdout == "True True\n"
+    assert python("-c", program).stdout == "False\nTrue True\n"

@@ -32,9 +32,8 @@ Work = Callable[[Path, Path], object]
 """Writes the vectors of a corpus to a folder."""
 
 
-def main(argv: list[str]) -> int:
-    """Load the engine and encode."""
-    engine, model, length, rounds, *paths = argv
+def measure(engine: str, model: str, length: str, rounds: str, *paths: str) -> dict[str, Any]:
+    """Load the engine and encode; the seconds and the versions."""
     work, seconds = load(engine, Path(model), int(length)), []
     for number in range(int(rounds) + 1):
         start = time.perf_counter()
@@ -43,8 +42,7 @@ def main(argv: list[str]) -> int:
     for corpus, output in zip(paths[2::2], paths[3::2], strict=True):
         work(Path(corpus), Path(output))
     versions = {found.name: found.version for found in importlib.metadata.distributions() if found.name in PACKAGES}
-    print(json.dumps({"seconds": seconds, "versions": versions}))
-    return 0
+    return {"seconds": seconds, "versions": versions}
 
 
 def load(engine: str, model: Path, length: int) -> Work:
@@ -236,4 +234,4 @@ def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> En
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    print(json.dumps(measure(*sys.argv[1:])))

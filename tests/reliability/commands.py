@@ -1,15 +1,10 @@
-"""The commands that write, each on toy data, and the client of the fork server that runs them."""
+"""The commands that write, each on toy data."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +12,9 @@ from typing import Any
 
 import yaml
 
+from tests.reliability.processes import Result, Run, run_one
 from tests.toy_data import WORDS, save_beir, save_recipes
 
-ROOT = Path(__file__).resolve().parents[2]
 Tree = dict[str, bytes]
 """Bytes of each file below a folder, by path."""
 _TIMES = re.compile(
@@ -32,83 +27,6 @@ _INCOMPLETE = b'"complete": false'
 _FOR_RESUMING = re.compile("/(training|progress)/")
 _LOCK = re.compile(r"(^|/)\.[^/]*\.lock$")
 _LUCENE = re.compile(r"\.(si|cfs|cfe|fnm|fdm|fdt|fdx|doc|pos|pay|tim|tip|tmd|dvd|dvm|nvd|nvm|psm)$|(^|/)segments_\d+$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """How a run ended."""
-
-    status: int
-    """Exit status; negative for a signal."""
-    seconds: float
-    events: int
-    """File operations that write."""
-    hung: bool
-    output: str
-    """Standard output and standard error."""
-
-    def error(self) -> str:
-        """The one line of a command that ended with status 2."""
-        errors = [line for line in self.output.splitlines() if line.startswith("error: ")]
-        assert (self.status, len(errors), self.hung) == (2, 1, False), self.output
-        assert "Traceback" not in self.output, self.output
-        return errors[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run of a command, and what happens to it: a signal after ``after`` seconds or before operation ``event``."""
-
-    module: str
-    arguments: tuple[str, ...]
-    folder: Path
-    """Working directory."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    delay: float = 0.0
-    """Seconds before the command begins."""
-    signal: int = 0
-    after: float | None = None
-    event: int | None = None
-    target: str = "top"
-    """Who gets the signal: ``top`` or the ``group``."""
-    faults: Mapping[str, Any] = field(default_factory=dict)
-    """See ``fork_server.install_faults``."""
-
-
-class Server:
-    """A running fork server."""
-
-    def __init__(self) -> None:
-        environment = {
-            **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1",
-        }  # fmt: skip
-        command = [sys.executable, "-m", "tests.reliability.fork_server"]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._read() == "ready"
-
-    def run(self, *runs: Run) -> list[Result]:
-        """Run all ``runs`` at the same time; returns when all have ended."""
-        requests = [{**dataclasses.asdict(run), "folder": str(run.folder)} for run in runs]
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(requests) + "\n")
-        self._process.stdin.flush()
-        return [Result(**values) for values in json.loads(self._read())]
-
-    def close(self) -> None:
-        """End the server."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the fork server has ended with status {self._process.wait()}")
-        return line.strip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +127,8 @@ def assert_same(now: Tree, whole: Tree, when: str = "") -> None:
 class World:
     """Toy data, and results of the commands that later commands read, made when they are first used."""
 
-    def __init__(self, folder: Path, backbone: Path, server: Server) -> None:
-        self.folder, self._server = folder, server
+    def __init__(self, folder: Path, backbone: Path) -> None:
+        self.folder = folder
         words = WORDS[:15]
         texts = {f"d{n}": " ".join(words[(n * 3 + i * (1 + n % 4)) % 15] for i in range(6)) for n in range(24)}
         queries = {f"q{n}": " ".join(text.split()[:2]) for n, text in enumerate(texts.values())}
@@ -243,7 +161,7 @@ class World:
         if case.name not in self._made:
             folder = self.folder / "made" / case.name
             folder.mkdir(parents=True, exist_ok=True)
-            (self._made[case.name],) = self._server.run(case.run(folder))
+            self._made[case.name] = run_one(case.run(folder))
             assert self._made[case.name].status == 0, self._made[case.name].output
         return self._made[case.name]
 

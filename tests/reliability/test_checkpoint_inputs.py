@@ -7,7 +7,6 @@ import pickle
 import re
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +65,6 @@ def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
-def edit_header(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the JSON header of a safetensors file."""
-    data = path.read_bytes()
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + size])
-    change(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
-
-
 class Payload:
     """Unpickling it would end the process."""
 
@@ -119,14 +108,9 @@ def test_an_index_of_several_files_names_only_safetensors(plain: Path) -> None:
 def test_headers_of_safetensors_are_checked(plain: Path) -> None:
     path = plain / WEIGHTS
     whole = path.read_bytes()
-    first = "bert.embeddings.LayerNorm.bias"
     for damaged in (b"", whole[:7], whole[:100], whole[:-1], whole + b"x", struct.pack("<Q", 2**62) + whole[8:]):
         path.write_bytes(damaged)
         refused(plain, r"model\.safetensors: weights cannot be read \(.*\); copy or download")
-    for offsets in ([0, 2**40], [8, 4], [64, 128]):
-        path.write_bytes(whole)
-        edit_header(path, lambda header, offsets=offsets: header[first].update(data_offsets=offsets))  # type: ignore[misc]
-        refused(plain, r"model\.safetensors: weights cannot be read")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -197,15 +181,6 @@ def test_tokenizers_that_do_not_fit(plain: Path, ours: Path) -> None:
     shutil.copy(path, ours / "tokenizer.json")
     edit(ours / NOTES, files={})
     refused(ours, r"the token '\[NEW\]' with id 5000", "query")
-
-
-def test_missing_special_tokens(plain: Path) -> None:
-    """Without [CLS], [SEP] and [PAD] texts are encoded as the tokenizer says."""
-    content = json.loads((plain / "tokenizer.json").read_text())
-    content |= {"added_tokens": [], "post_processor": None}
-    (plain / "tokenizer.json").write_text(json.dumps(content))
-    (plain / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
-    assert len(encoded(plain, "document")) == len(TEXTS)
 
 
 def test_a_changed_file_of_our_checkpoint_is_noticed(ours: Path) -> None:
