@@ -155,13 +155,10 @@ READS = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --input {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --collection {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {input} --output {output}"),
-    ("learned_sparse.search", "--backend exact --vectors {input} --query-vectors {topics} --output {output}"),
     ("learned_sparse.export", "--format pisa --vectors {input} --output {output}"),
     ("learned_sparse.export", "--format seismic --queries {input} --output {output}"),
     ("learned_sparse.index", "--input {input} --index {output}"),
-    ("learned_sparse.index", "--input {input} --no-manifest --index {output}"),
     ("learned_sparse.index", "--bm25 --input {input} --index {output}"),
-    ("learned_sparse.index", "--bm25 --collection {input} --index {output}"),
     ("learned_sparse.inspect", "--text word --checkpoint {input}"),
     ("learned_sparse.inspect", "--document d1 --index {input}"),
     ("learned_sparse.jsonvector", "check {input}"),
@@ -169,34 +166,22 @@ READS = [
     ("learned_sparse.search", "--index {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {vectors} --topics {input} --output {output}"),
-    ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {input} --output {output}"),
     ("encoders.export", "--checkpoint {input} --to sentence-transformers --output {output}"),
     ("learned_sparse.serve", "--index {input} --port 0"),
     ("learned_sparse.serve", "--checkpoint {input} --port 0"),
     ("encoders.train", "--recipe {input} --output {output}"),
     ("encoders.train", "--recipe demo-splade --data {input} --output {output}"),
-    ("eval.evaluate", "--run {run} --collection {toy} --split test --overlap {input}"),
-    ("eval.costs", "--index {input} --queries {input}"),
     ("eval.costs", "--vectors {input} --queries {input}"),
     ("eval.dimensions", "{input}"),
     ("eval.evaluate", "--run {input} --qrels {qrels} --measures MRR@10"),
     ("eval.evaluate", "--run {run} --qrels {input} --measures MRR@10"),
     ("eval.evaluate", "--run {run} --collection {input}"),
-    ("eval.dimensions", "{vectors} --queries {input}"),
     ("eval.reproduce", "--report {input}"),
     ("eval.reproduce", "--matrix {input}"),
     ("eval.reproduce.prepare", "export --collection {input} --split test --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {toy} --expanded {input} --output {output}"),
-    (
-        "eval.reproduce.prepare",
-        "sample --collection {toy} --split test --run {input} --depth 1 --output {output}",
-    ),
-    ("eval.reproduce.prepare", "word-pieces --tokenizer {input} --output {output}"),
-    ("eval.rerank", "--run {input} --collection {toy} --split test --checkpoint {checkpoint}"),
     ("eval.rerank", "--run {run} --collection {toy} --split test --checkpoint {input}"),
-    ("eval.rerank", "--run {run} --collection {toy} --split test --cross-encoder {input}"),
     ("eval.sweep", "--checkpoint {input} --collection {toy} --split test --set k=1"),
-    ("eval.sweep", "--checkpoint {checkpoint} --collection {input} --set k=1"),
 ]  # fmt: skip
 """Commands with one input that is not what it should be."""
 INPUTS = ("missing", "folder", "text", "bytes", "loop")
@@ -234,14 +219,11 @@ def test_wrong_input(
 
 WRITES = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --input {corpus} --output {output}"),
-    ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {topics} --output {output}"),
     ("learned_sparse.export", "--format opensearch --vectors {vectors} --output {output}"),
     ("learned_sparse.index", "--input {vectors} --index {output}"),
     ("learned_sparse.jsonvector", "prune --vectors {vectors} --top-dimensions 1 --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {toy} --output {output}"),
-    ("eval.reproduce.prepare", "export --collection {toy} --split test --output {output}"),
-    ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]
 WRITE_FILES = {"learned_sparse.search"}
 

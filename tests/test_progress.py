@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 import tqdm.std
-import yaml
 
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core import errors
 from tests.reliability.processes import main_of
-from tests.toy_data import save_collection, save_recipes
+from tests.toy_data import save_collection
 
 MODEL = "--model m --checkpoint {checkpoint} --device cpu --dtype fp32"
 BARS = [
@@ -98,20 +97,12 @@ def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("before", [["train", "encode", "index"], ["encode", "index"], ["index"]])
+@pytest.mark.parametrize("before", [["encode", "index"], ["index"]])
 def test_next_commands_lead_to_measures(
-    before: list[str], paths: dict[str, Path], tiny_bert: Path, tmp_path: Path, tmp_home: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    before: list[str], paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each printed command is run as it stands, up to the one that measures, or that needs a file of the user."""
-    if before[0] == "train":
-        recipe = save_recipes(tmp_path / "recipes", ["small-splade"], tiny_bert) / "small-splade.yaml"
-        values = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-        values |= {"validation": None, "negatives": {"kind": "none"}}
-        values["data"] = [{"collection": str(paths["toy"]), "split": "test"}]
-        recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
-        words = f"encoders.train --recipe {recipe} --device cpu"
-    elif before[0] == "encode":
+    if before[0] == "encode":
         words = f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path}/'my vectors'"
     else:
         words = "learned_sparse.index --bm25 --collection {toy}"

@@ -66,41 +66,41 @@ ENCODE = "learned_sparse.encode --model tiny --output out/vectors --device cpu -
 
 
 def test_vectors(world: World, tmp_path: Path) -> None:
-    damaged = Damaged(tmp_path, PRUNE, world.result(world.encode()) / "vectors")
+    damaged = Damaged(tmp_path, PRUNE, world["encode"] / "vectors")
     damaged.try_all("vectors/manifest.json", "vectors/vectors/*1.*")
 
 
 def test_vectors_and_queries_of_exact_search(world: World, tmp_path: Path) -> None:
-    inputs = [world.result(world.encode()) / "vectors", world.result(world.queries()) / "queries"]
+    inputs = [world["encode"] / "vectors", world["queries"] / "queries"]
     command = "learned_sparse.search --backend exact --vectors vectors --query-vectors queries/queries.tsv"
     damaged = Damaged(tmp_path, f"{command} --output out/run.txt", *inputs)
     damaged.try_all("queries/[mq]*", "vectors/manifest.json", "vectors/vectors/*1.*", harmless="manifest.json")
 
 
 def test_checkpoint(world: World, tmp_path: Path) -> None:
-    model = shutil.copytree(world.checkpoint, tmp_path / "model", ignore=shutil.ignore_patterns("training"))
-    command = f"{ENCODE} --checkpoint model --input {world.collection}/corpus.jsonl"
+    model = shutil.copytree(world["train"] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("training"))
+    command = f"{ENCODE} --checkpoint model --input {world['toy']}/corpus.jsonl"
     damaged = Damaged(tmp_path, command, model)
     damaged.try_all("model/*.json", "model/towers/*/*")
 
 
 def test_compressed_documents(world: World, tmp_path: Path) -> None:
     packed = tmp_path / "corpus.jsonl.gz"
-    packed.write_bytes(gzip.compress((world.collection / "corpus.jsonl").read_bytes(), mtime=0))
-    damaged = Damaged(tmp_path, f"{ENCODE} --checkpoint {world.checkpoint} --input corpus.jsonl.gz", packed)
+    packed.write_bytes(gzip.compress((world["toy"] / "corpus.jsonl").read_bytes(), mtime=0))
+    damaged = Damaged(tmp_path, f"{ENCODE} --checkpoint {world['train']}/model --input corpus.jsonl.gz", packed)
     damaged.try_all(packed.name)
 
 
 @pytest.mark.jvm
 def test_index(world: World, tmp_path: Path) -> None:
-    command = f"learned_sparse.search --index index --topics {world.topics} --output out/run.txt"
-    damaged = Damaged(tmp_path, command, world.result(world.index()) / "index")
+    command = f"learned_sparse.search --index index --topics {world['topics']} --output out/run.txt"
+    damaged = Damaged(tmp_path, command, world["index"] / "index")
     files = ["index/*"] if FULL else ["index/learned_sparse.json", "index/*.doc"]
     damaged.try_all(*files)
 
 
 def test_parts_of_another_run(world: World, tmp_path: Path) -> None:
-    mine, others = (world.result(world.encode(bits)) / "vectors" for bits in (8, 4))
+    mine, others = (world[name] / "vectors" for name in ("encode", "earlier-encode"))
     damaged = Damaged(tmp_path, PRUNE, mine)
     first, second, third, *_ = sorted(path.relative_to(mine.parent) for path in (mine / "vectors").iterdir())
 

@@ -51,7 +51,7 @@ def fails(result: Result, case: Case, whole: Tree, folder: Path, way_out: str) -
 @pytest.mark.parametrize(("fault", "name"), TRIED)
 def test_a_write_fails(fault: str, name: str, world: World, tmp_path: Path) -> None:
     _, way_out, make = FAULTS[fault]
-    case: Case = getattr(world, name)()
+    case = world.case(name)
     if (fault, name) == ("no memory", "train"):  # oneDNN in bf16 with AMX can crash when it gets no memory
         case = dataclasses.replace(case, name="train-fp32", command=f"{case.command} --set precision=fp32")
     whole, failed = everything(world.result(case)), 0
@@ -64,5 +64,5 @@ def test_a_write_fails(fault: str, name: str, world: World, tmp_path: Path) -> N
 
 @pytest.mark.jvm
 def test_java_runs_out_of_memory(world: World, tmp_path: Path) -> None:
-    result, whole = run_one(world.index().run(tmp_path, "--heap 4m")), everything(world.result(world.index()))
-    assert fails(result, world.index(), whole, tmp_path, "--heap")
+    case, whole = world.case("index"), everything(world["index"])
+    assert fails(run_one(case.run(tmp_path, "--heap 4m")), case, whole, tmp_path, "--heap")

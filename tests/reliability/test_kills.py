@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -33,12 +34,12 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
 
     In odd chains the command replaces an earlier result.
     """
-    case: Case = getattr(world, name)()
+    case = world.case(name)
     draw, kills = random.Random(f"{name} {number}"), []
-    before = case.before if number % 2 else None
-    old, new = world.compared(before) if before else {}, world.compared(case)
+    before = world.case(f"earlier-{name}") if case.earlier and number % 2 else None
+    old, new = (case.compared_files(everything(world.result(each))) if each else {} for each in (before, case))
     if before is not None:
-        world.copy_result(before, tmp_path)
+        shutil.copytree(world.result(before), tmp_path / "out", symlinks=True)
     more = case.replace if before else ""
     for place in range(3):
         kill = draw_kill(draw, list(ENDINGS)[(number + place) % 3], world.undisturbed(case), timed=place > 0)

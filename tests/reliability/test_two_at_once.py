@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.commands import Case, World, assert_same, everything
+from tests.reliability.commands import World, assert_same, everything
 from tests.reliability.processes import Run, run_all, run_one
 from tests.reliability.scale import FULL
 
@@ -21,14 +21,13 @@ COMMANDS = ["train", "encode", pytest.param("index", marks=pytest.mark.jvm)]
 @pytest.mark.parametrize("name", COMMANDS)
 def test_two_of_one_command(name: str, replacing: bool, world: World, tmp_path: Path) -> None:
     """One wins; the other says that somebody writes here, or makes the same."""
-    case: Case = getattr(world, name)()
-    assert case.before
+    case = world.case(name)
     whole, draw = everything(world.result(case)), random.Random(name)
     for number in range(PAIRS):
         folder = tmp_path / str(number)
         folder.mkdir()
         if replacing:
-            world.copy_result(case.before, folder)
+            shutil.copytree(world[f"earlier-{name}"], folder / "out")
         more, delay = case.replace if replacing else "", draw.uniform(0, 0.2)
         results = run_all(case.run(folder, more), case.run(folder, more, delay=delay))
         assert any(result.status == 0 for result in results), f"delay {delay}: {results}"
@@ -39,11 +38,11 @@ def test_two_of_one_command(name: str, replacing: bool, world: World, tmp_path: 
 @pytest.mark.jvm
 def test_searches_while_the_index_is_replaced(world: World, tmp_path: Path) -> None:
     """A search has the hits of the old index or of the new one, or says in one line that there is none."""
-    cases, draw = (world.index(4), world.index()), random.Random("searches")
+    cases, draw = (world.case("earlier-index"), world.case("index")), random.Random("searches")
     shutil.copytree(world.result(cases[0]), tmp_path / "out")
 
     def search(number: int, delay: float = 0.0) -> Run:
-        arguments = ("--index", "out/index", "--topics", str(world.topics), "--output", f"run-{number}.txt")
+        arguments = ("--index", "out/index", "--topics", str(world["topics"]), "--output", f"run-{number}.txt")
         return Run(module="learned_sparse.search", arguments=arguments, folder=tmp_path, delay=delay)
 
     expected = []

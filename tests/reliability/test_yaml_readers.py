@@ -100,29 +100,6 @@ def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-BASES = {
-    "base: a.yaml": "a.yaml: is its own base", "base: ../box/a.yaml": "a.yaml: is its own base",
-    f"base: {'é' * 300}": "no recipe 'éé",
-    "base: ../../pyproject": "../../pyproject: no such recipe; name a recipe of the package",
-    "base: [demo-splade]": "base: expected the name of a recipe or a YAML file",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", BASES)
-def test_recipes_and_their_bases(text: str, tmp_path: Path) -> None:
-    (tmp_path / "box").mkdir()
-    (tmp_path / "box" / "a.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(LearnedSparseError, match=BASES[text]):
-        load_recipe(tmp_path / "box" / "a.yaml")
-
-
-def test_a_base_in_another_folder_is_read(tmp_path: Path) -> None:
-    (tmp_path / "shared.yaml").write_text("base: demo-splade\n", encoding="utf-8")
-    (tmp_path / "box").mkdir()
-    (tmp_path / "box" / "a.yaml").write_text("base: ../shared.yaml\nseed: 7\n", encoding="utf-8")
-    assert load_recipe(tmp_path / "box" / "a.yaml").seed == 7
-
-
 def test_changes_on_the_command_line_are_as_strict() -> None:
     assert parse_changes(["since=2026-01-01", "k=07"]) == {"since": "2026-01-01", "k": "07"}
     for word in ("k=x: [", "k={a: 1, a: 2}", "k=!!python/name:os.system", "k=*x"):
