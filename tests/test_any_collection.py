@@ -16,7 +16,6 @@ from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores
 from encoders.training.validation import Validator
-from eval.dimensions import main as dimensions
 from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run
@@ -26,8 +25,6 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.index.note import IndexNote
-from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
@@ -46,27 +43,20 @@ def name(tmp_home: Path) -> Iterator[str]:
         yield f"ir_datasets:{name}"
 
 
-def test_documents_are_encoded_once_for_all_parts(
-    name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_are_encoded_once_for_all_parts(name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
-    words = ["--model", "fake", "--checkpoint", "nowhere", "--collection", f"{name}/dev/small"]
-    assert encode.main(words) == 0
+    words = ["--model", "fake", "--checkpoint", "nowhere", "--collection"]
+    assert encode.main([*words, f"{name}/dev/small"]) == 0
     vectors = vectors_folder(FILED, "fake")
     assert sorted(dict(read_vectors(vectors))) == sorted(f"d{i}" for i in range(len(TEXTS)))
-    assert (
-        f"next: python -m learned_sparse.index --model fake --collection {name}/dev/small\n" in capsys.readouterr().out
-    )
-    assert encode.main([*words, "--queries"]) == 0
-    queries = Manifest.load(queries_folder(FILED, "dev-small", "fake"))
-    assert (queries.collection, queries.split, queries.counts.written) == (FILED, "dev-small", 12)
-    words[-1] = name  # the parent name: its parts are splits
-    assert encode.main([*words, "--queries"]) == 0
-    assert Manifest.load(queries_folder(FILED, "test", "fake")).complete
     written = (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns
-    assert encode.main(words) == 0  # equal documents: nothing to encode
+    assert encode.main([*words, name]) == 0  # the parent name: equal documents, so nothing to encode
     assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
     assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
+    for part, split in (("/dev/small", "dev-small"), ("", "test")):  # the parts of the parent are its splits
+        assert encode.main([*words, f"{name}{part}", "--queries"]) == 0
+        queries = Manifest.load(queries_folder(FILED, split, "fake"))
+        assert (queries.collection, queries.split, queries.counts.written) == (FILED, split, 12)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +128,6 @@ def test_index_search_and_measures(
     result = json.loads(capsys.readouterr().out)["runs"][0]
     assert result["per_query"]["R@10"] == {"q1": 1.0, "q2": 0.0, "q3": 0.5}
     assert result["scores"]["R@10"] == 0.5
-    vectors = tmp_home / "vectors" / "toy" / "m"
-    jsonvector(["prune", "--vectors", str(vectors), "--output", str(tmp_path / "pruned"), "--top-dimensions", "1"])
-    assert Manifest.load(tmp_path / "pruned").counts.empty_texts == 2
-    capsys.readouterr()
-    dimensions([str(vectors), "--json"])
-    lengths = json.loads(capsys.readouterr().out)["tables"][1]
-    assert dict(zip(lengths["columns"], lengths["rows"][0], strict=True))["empty"] == 2
-    inspect.main(["--index", str(tmp_home / "indexes" / "toy" / "m"), "--document", "d2"])
-    assert "the text is empty" in capsys.readouterr().out
 
 
 @pytest.mark.jvm

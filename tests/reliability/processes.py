@@ -110,9 +110,10 @@ def run_one(run: Run) -> Result:
     process = server.Process(target=become, args=(run, counter, writer))
     process.start()
     writer.close()
+    assert process.pid
     os.read(reader.fileno(), 1)  # it begins
     start, output = time.monotonic(), b""
-    signals = [(MAX_SECONDS, signal.SIGKILL, "group")]
+    signals: list[tuple[float, int, str]] = [(MAX_SECONDS, signal.SIGKILL, "group")]
     if run.after is not None:
         signals.insert(0, (run.after, run.signal, run.target))
     while True:
@@ -126,6 +127,7 @@ def run_one(run: Run) -> Result:
             _, number, target = signals.pop(0)
             send(number, target, process.pid)
     process.join()
+    assert process.exitcode is not None
     return Result(
         status=process.exitcode, seconds=seconds, events=counter.value, hung=not signals,
         output=output.decode("utf-8", errors="replace"),
