@@ -31,7 +31,6 @@ ST = "sentence-transformers "
 HERE = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}torch fp32", f"{ST}torch bf16", "pyserini")
 """Engines of this environment; the others pin another transformers."""
 THERE = (
-    f"{ST}onnx fp32", f"{ST}onnx int8", f"{ST}openvino fp32", f"{ST}openvino bf16",
     "openvino fp32", "openvino bf16", "openvino int8", "onnxruntime fp32", "onnxruntime int8",
 )  # fmt: skip
 FASTEST = (
@@ -41,7 +40,7 @@ FASTEST = (
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
 PEERS = ROOT / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
-QUALITY = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
+QUALITY = (f"{OURS}fp32", f"{OURS}bf16", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
 
 Vectors = dict[str, dict[str, int]]
@@ -81,7 +80,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
         for name in [*ours, *others, *ours]:  # ours before and after the others, so that drift shows
             quality = shape is PUBLISHED and name in QUALITY and name not in ndcg
             pairs = [(corpus, folder / name), *(_pydoc(folder / f"{name} in pydoc") if quality else ())]
-            measured = _encode(name, model, shape.max_length, rounds, pairs)
+            measured = encode(name, model, shape.max_length, rounds, pairs)
             seconds[name] += measured["seconds"]
             versions[name] = measured["versions"]
             if quality:
@@ -119,7 +118,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
     }  # fmt: skip
 
 
-def _encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
+def encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
     """Seconds of the first corpus and versions, from an engine that writes each corpus to a folder."""
     python = _peers_python() if name in THERE else Path(sys.executable)
     paths = [path for pair in pairs for path in pair]

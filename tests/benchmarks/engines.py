@@ -3,8 +3,8 @@
 ``python tests/benchmarks/engines.py ENGINE MODEL MAX_LENGTH ROUNDS CORPUS OUTPUT [CORPUS OUTPUT ...]`` writes the
 vectors of each corpus and prints the seconds of ``ROUNDS`` rounds of the first one, after an uncounted one. Engines
 that pin another transformers run in an environment without this package, so nothing of it is imported before it is
-needed. OpenVINO and ONNX Runtime alone get the masked-LM with max pooling in the graph and batches sorted by length: at
-least what sentence-transformers gives them.
+needed. OpenVINO and ONNX Runtime get the masked-LM with max pooling in the graph and batches sorted by length: at least
+what sentence-transformers gives them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ Work = Callable[[Path, Path], object]
 """Writes the vectors of a corpus to a folder."""
 
 
-def main(argv: list[str]) -> int:
-    """Load the engine and encode."""
-    engine, model, length, rounds, *paths = argv
+def measure(engine: str, model: str, length: str, rounds: str, *paths: str) -> dict[str, Any]:
+    """Load the engine and encode; the seconds and the versions."""
     work, seconds = load(engine, Path(model), int(length)), []
     for number in range(int(rounds) + 1):
         start = time.perf_counter()
@@ -43,8 +42,7 @@ def main(argv: list[str]) -> int:
     for corpus, output in zip(paths[2::2], paths[3::2], strict=True):
         work(Path(corpus), Path(output))
     versions = {found.name: found.version for found in importlib.metadata.distributions() if found.name in PACKAGES}
-    print(json.dumps({"seconds": seconds, "versions": versions}))
-    return 0
+    return {"seconds": seconds, "versions": versions}
 
 
 def load(engine: str, model: Path, length: int) -> Work:
@@ -54,10 +52,10 @@ def load(engine: str, model: Path, length: int) -> Work:
         return _learned_sparse(precision, model, length)
     if engine == "pyserini":
         return _pyserini(model, length)
-    if library.startswith("sentence-transformers"):
-        encode = _sentence_transformers(library.partition(" ")[2], precision, model, length)
-    else:
-        encode = {"openvino": _openvino, "onnxruntime": _onnxruntime}[library](precision, model, length)
+    engines = {
+        "sentence-transformers torch": _sentence_transformers, "openvino": _openvino, "onnxruntime": _onnxruntime,
+    }  # fmt: skip
+    encode = engines[library](precision, model, length)
 
     def work(corpus: Path, output: Path) -> None:
         documents = [json.loads(document) for document in corpus.read_text("utf-8").splitlines()]
@@ -104,29 +102,12 @@ def _pyserini(model: Path, length: int) -> Work:
     return work
 
 
-def _sentence_transformers(backend: str, precision: str, model: Path, length: int) -> Encode:
+def _sentence_transformers(dtype: str, model: Path, length: int) -> Encode:
     import torch
-    from sentence_transformers import SparseEncoder, export_dynamic_quantized_onnx_model
+    from sentence_transformers import SparseEncoder
 
-    chosen: Any = backend
-    options: dict[str, Any] = {}
-    if backend == "torch":
-        options = {"dtype": {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
-    elif backend == "onnx":
-        options = {"export": True, "provider": "CPUExecutionProvider"}
-    else:
-        hints = {
-            "INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[precision],
-            "INFERENCE_NUM_THREADS": THREADS,
-        }
-        options = {"export": True, "ov_config": hints}
-    encoder: Any = SparseEncoder(str(model), device="cpu", backend=chosen, model_kwargs=options)
-    if (backend, precision) == ("onnx", "int8"):
-        folder = tempfile.mkdtemp()
-        encoder.save_pretrained(folder)
-        export_dynamic_quantized_onnx_model(encoder, "avx512_vnni", folder)
-        options = {"file_name": "onnx/model_qint8_avx512_vnni.onnx", "provider": "CPUExecutionProvider"}
-        encoder = SparseEncoder(folder, device="cpu", backend=chosen, model_kwargs=options)
+    options = {"dtype": {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]}
+    encoder: Any = SparseEncoder(str(model), device="cpu", model_kwargs=options)
     encoder.max_seq_length = length
 
     def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
@@ -148,7 +129,7 @@ def _openvino(precision: str, model: Path, length: int) -> Encode:
             path.read_text("utf-8", "replace")[:400]
             for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:128]
         ]
-        batches = [encoded for _, encoded in _batches(texts, model, length, 8)]
+        batches = [encoded for _, encoded in _batches(texts, _tokenizer(model), length, 8)]
         graph = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=16)
     hint = "bf16" if precision == "bf16" else "f32"
     options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
@@ -160,11 +141,8 @@ def _onnxruntime(precision: str, model: Path, length: int) -> Encode:
     import onnxruntime
     import torch
 
-    path, names, axes = (
-        Path(tempfile.mkdtemp()) / "model.onnx",
-        ["input_ids", "attention_mask"],
-        {0: "texts", 1: "tokens"},
-    )
+    path = Path(tempfile.mkdtemp()) / "model.onnx"
+    names, axes = ["input_ids", "attention_mask"], {0: "texts", 1: "tokens"}
     torch.onnx.export(
         _pooled(model), tuple(_example().values()), str(path), input_names=names, output_names=["weights"],
         opset_version=17, dynamic_axes={names[0]: axes, names[1]: axes, "weights": {0: "texts"}}, dynamo=False,
@@ -203,11 +181,16 @@ def _example() -> dict[str, Any]:
     return {name: torch.ones(2, 8, dtype=torch.long) for name in ("input_ids", "attention_mask")}
 
 
-def _batches(texts: Sequence[str], model: Path, length: int, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
-    """Numbers of texts, longest first, and their token ids and mask."""
+def _tokenizer(model: Path) -> Any:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    return AutoTokenizer.from_pretrained(model)
+
+
+def _batches(
+    texts: Sequence[str], tokenizer: Any, length: int, size: int
+) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Numbers of texts, longest first, and their token ids and mask."""
     order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
@@ -217,13 +200,12 @@ def _batches(texts: Sequence[str], model: Path, length: int, size: int) -> Itera
 
 
 def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> Encode:
-    from transformers import AutoTokenizer
-
-    terms = {number: term for term, number in AutoTokenizer.from_pretrained(model).get_vocab().items()}
+    tokenizer = _tokenizer(model)
+    terms = {number: term for term, number in tokenizer.get_vocab().items()}
 
     def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         vectors: list[list[tuple[str, float]]] = [[] for _ in texts]
-        for numbers, inputs in _batches(texts, model, length, BATCH):
+        for numbers, inputs in _batches(texts, tokenizer, length, BATCH):
             for weights, number in zip(run(inputs), numbers, strict=True):
                 (active,) = weights.nonzero()
                 vectors[number] = [
@@ -236,4 +218,4 @@ def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> En
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    print(json.dumps(measure(*sys.argv[1:])))
