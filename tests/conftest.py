@@ -71,8 +71,8 @@ SLOW = (
     "test_benchmarks.py", "test_processes.py",
 )  # fmt: skip
 """Slow files that start first, so that none of them runs alone at the end (``--dist loadfile``)."""
-SLOW_TIER = ("test_benchmarks.py", "test_same_bytes.py")
-"""Files that only ``make test-slow`` and CI run: benchmarks at toy size, bytes in every locale."""
+SLOW_TIER = ("test_benchmarks.py", "test_same_bytes.py", "test_second_device.py")
+"""Files that only ``make test-slow`` and CI run: benchmarks at toy size, bytes in every locale, a simulated GPU."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,8 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests marked gpu if there is no GPU."""
-    if item.get_closest_marker("gpu"):
+    """Skip tests marked gpu if there is no GPU, and none is simulated (``tests/encoders/test_second_device.py``)."""
+    if item.get_closest_marker("gpu") and "TEST_DEVICE" not in os.environ:
         import torch
 
         if not torch.cuda.is_available():

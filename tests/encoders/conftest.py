@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,17 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _second_device() -> Iterator[None]:
+    if "TEST_DEVICE" not in os.environ:
+        yield
+        return
+    from tests import second_device
+
+    with second_device.start():
+        yield
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.encoders.models.cases import SMALLEST
 from tests.tiny_models import TEXTS
 
 pytestmark = pytest.mark.gpu
-DEVICE = "cuda"
+DEVICE = os.environ.get("TEST_DEVICE", "cuda")
 MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 
 

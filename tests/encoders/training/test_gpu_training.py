@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.encoders.models.cases import SMALLEST
 from tests.encoders.training.conftest import Recipes, Run
 
 pytestmark = pytest.mark.gpu
-DEVICE = "cuda"
+DEVICE = os.environ.get("TEST_DEVICE", "cuda")
 
 
 def last_device() -> torch.device:
