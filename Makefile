@@ -13,19 +13,17 @@ WORKERS ?= 2
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
 bin := $(VENV)/bin
+# The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
+numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 # The tests of one file share fixtures; the slow files come first.
 pytest := $(bin)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# The tests that load encoders, in bf16, which every processor computes, some slowly.
-bf16 := LEARNED_SPARSE_DTYPE=bf16 $(pytest) -m 'not jvm and not published' \
-  tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 
-.PHONY: help demo test ci test-jvm test-slow test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
+.PHONY: help demo test test-jvm test-slow test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
 
 help:
 	@echo "make demo                 a published model, then four trained ones, on this Python's own documentation"
 	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\"); V=1 shows all commands"
 	@echo "make test                 the checks, then the tests"
-	@echo "make ci                   the checks and all tests of CI"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
 	@echo "make test-faults          kill, damage and race every command; 2,000 inputs for each reader: half an hour"
@@ -49,12 +47,7 @@ test-jvm: $(ready)
 
 test-slow: $(ready)
 	$(pytest) -m 'slow and not published'
-	$(bf16)
-
-# As make test and make test-slow, with one start of the tests.
-ci: check
-	$(pytest) -m 'not published'
-	$(bf16)
+	LEARNED_SPARSE_DTYPE=bf16 $(pytest) -m 'not jvm and not published' $(numbers)
 
 test-rehearsals: $(ready)
 	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow --numprocesses $(WORKERS)

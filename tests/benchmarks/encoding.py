@@ -31,6 +31,7 @@ ST = "sentence-transformers "
 HERE = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}torch fp32", f"{ST}torch bf16", "pyserini")
 """Engines of this environment; the others pin another transformers."""
 THERE = (
+    f"{ST}onnx fp32", f"{ST}onnx int8", f"{ST}openvino fp32", f"{ST}openvino bf16",
     "openvino fp32", "openvino bf16", "openvino int8", "onnxruntime fp32", "onnxruntime int8",
 )  # fmt: skip
 FASTEST = (
@@ -40,7 +41,7 @@ FASTEST = (
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
 PEERS = ROOT / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
-QUALITY = (f"{OURS}fp32", f"{OURS}bf16", "openvino int8", "onnxruntime int8")
+QUALITY = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
 
 Vectors = dict[str, dict[str, int]]

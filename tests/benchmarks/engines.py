@@ -3,8 +3,8 @@
 ``python tests/benchmarks/engines.py ENGINE MODEL MAX_LENGTH ROUNDS CORPUS OUTPUT [CORPUS OUTPUT ...]`` writes the
 vectors of each corpus and prints the seconds of ``ROUNDS`` rounds of the first one, after an uncounted one. Engines
 that pin another transformers run in an environment without this package, so nothing of it is imported before it is
-needed. OpenVINO and ONNX Runtime get the masked-LM with max pooling in the graph and batches sorted by length: at least
-what sentence-transformers gives them.
+needed. OpenVINO and ONNX Runtime alone get the masked-LM with max pooling in the graph and batches sorted by length: at
+least what sentence-transformers gives them.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def load(engine: str, model: Path, length: int) -> Work:
         return _learned_sparse(precision, model, length)
     if engine == "pyserini":
         return _pyserini(model, length)
-    engines = {
-        "sentence-transformers torch": _sentence_transformers, "openvino": _openvino, "onnxruntime": _onnxruntime,
-    }  # fmt: skip
-    encode = engines[library](precision, model, length)
+    if library.startswith("sentence-transformers"):
+        encode = _sentence_transformers(library.partition(" ")[2], precision, model, length)
+    else:
+        encode = {"openvino": _openvino, "onnxruntime": _onnxruntime}[library](precision, model, length)
 
     def work(corpus: Path, output: Path) -> None:
         documents = [json.loads(document) for document in corpus.read_text("utf-8").splitlines()]
@@ -102,12 +102,29 @@ def _pyserini(model: Path, length: int) -> Work:
     return work
 
 
-def _sentence_transformers(dtype: str, model: Path, length: int) -> Encode:
+def _sentence_transformers(backend: str, precision: str, model: Path, length: int) -> Encode:
     import torch
-    from sentence_transformers import SparseEncoder
+    from sentence_transformers import SparseEncoder, export_dynamic_quantized_onnx_model
 
-    options = {"dtype": {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]}
-    encoder: Any = SparseEncoder(str(model), device="cpu", model_kwargs=options)
+    chosen: Any = backend
+    options: dict[str, Any] = {}
+    if backend == "torch":
+        options = {"dtype": {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
+    elif backend == "onnx":
+        options = {"export": True, "provider": "CPUExecutionProvider"}
+    else:
+        hints = {
+            "INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[precision],
+            "INFERENCE_NUM_THREADS": THREADS,
+        }
+        options = {"export": True, "ov_config": hints}
+    encoder: Any = SparseEncoder(str(model), device="cpu", backend=chosen, model_kwargs=options)
+    if (backend, precision) == ("onnx", "int8"):
+        folder = tempfile.mkdtemp()
+        encoder.save_pretrained(folder)
+        export_dynamic_quantized_onnx_model(encoder, "avx512_vnni", folder)
+        options = {"file_name": "onnx/model_qint8_avx512_vnni.onnx", "provider": "CPUExecutionProvider"}
+        encoder = SparseEncoder(folder, device="cpu", backend=chosen, model_kwargs=options)
     encoder.max_seq_length = length
 
     def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:

@@ -1,0 +1,127 @@
+"""``python -m tests.benchmarks.projection``: hours, memory and disk of the MS MARCO recipes on GPUs, on paper.
+
+Operations and kept activations are counted by running each model (BERT-base, untrained) on one text; everything else is
+an assumption below, named in the output. Nothing here was measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from encoders.encoding.model import new_model
+from encoders.training import Recipe, Stage, load_recipe, spade_options
+from learned_sparse.core.encoder import Side
+from tests.benchmarks.shapes import bert_base
+
+RECIPES = {"sparterm-expansion": 200, "splade-flops": 58, "splade-distilled": 180, "spade": 189, "uhd-bert": 2588}
+"""Recipes, and terms of a document: SpaDE's of its section 3.4, SPLADE's of the notebook beside its published weights,
+UHD-BERT's as ``eval.reproduce`` projects them (one bucket), the others of published models of the kind."""
+TOKENS: dict[Side, int] = {"query": 10, "document": 77}
+"""Mean word pieces of a text of MS MARCO passage, [CLS] and [SEP] included."""
+PASSAGES = {"MS MARCO": 8_841_823, "MS MARCO v2": 138_364_198}
+TERAFLOPS, SHARE, GPUS = 312.0, 0.35, (1, 8)
+"""bf16 peak of an A100, the share of it that is reached, and numbers of GPUs: 0.34 to 0.41 on CPUs with fast bf16."""
+ONE_STATE = 16
+"""Bytes of a parameter in training: fp32 weight, gradient, and Adam's two moments."""
+JSON_BYTES, INDEX_BYTES = 14.0, 2.3
+"""Bytes of a posting: in JSON lines, and in Lucene's index of a million documents."""
+
+ONE_DNN = {torch.ops.mkldnn._linear_pointwise: lambda rows, weight, *_, **__: 2 * rows[0] * rows[1] * weight[0]}
+"""Operations of the head's product on a CPU with AVX-512, which torch does not count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Operations of one text of each side, kept activations of a document (bytes in bf16), parameters."""
+
+    operations: dict[Side, float]
+    activations: float
+    parameters: int
+
+
+def main() -> None:
+    """Print the table."""
+    rate = TERAFLOPS * SHARE * 1e12
+    heads = [f"training, {count} GPU" for count in GPUS]
+    heads += [f"encode {name}, {count} GPU" for name in PASSAGES for count in GPUS]
+    sizes = [f"{name}: vectors / index" for name in PASSAGES]
+    print(f"| | {' | '.join(heads)} | memory | {' | '.join(sizes)} |\n|---|{'--:|' * (len(heads + sizes) + 1)}")
+    with tempfile.TemporaryDirectory() as folder:
+        bert_base(Path(folder))
+        for name, terms in RECIPES.items():
+            recipe = load_recipe(name)
+            costs = counted(recipe, Path(folder))
+            training = sum(step_operations(recipe, stage, costs) * stage.steps for stage in recipe.stages)
+            encoding = [passages * costs.operations["document"] for passages in PASSAGES.values()]
+            cells = [hours(total / rate / count) for total in (training, *encoding) for count in GPUS]
+            cells.append(f"{memory(recipe, costs) / 1e9:.0f} GB")
+            for passages in PASSAGES.values():
+                vectors, index = (passages * terms * size / 1e9 for size in (JSON_BYTES, INDEX_BYTES))
+                cells.append(f"{vectors:.0f} / {index:.1f} GB")
+            print(f"| {name} | {' | '.join(cells)} |")
+    assumed = f"{TOKENS['document']} word pieces a passage, {TOKENS['query']} a query"
+    print(
+        f"\nOn paper; nothing here was measured on a GPU. Assumed: {TERAFLOPS:g} TFLOP/s a GPU in bf16, "
+        f"{SHARE:.0%} of it reached, {assumed}, {INDEX_BYTES} bytes a posting in the index. Terms a document: "
+        f"{', '.join(f'{name} {terms}' for name, terms in RECIPES.items())}. Memory: of one training process. Reading, "
+        "tokenizing, validation and evaluation come on top. Written by `python -m tests.benchmarks.projection`."
+    )
+
+
+def counted(recipe: Recipe, backbone: Path) -> Costs:
+    """Operations of a forward pass and activations for its backward pass, of one text of each side."""
+    model = new_model(recipe.architecture, recipe.settings, str(backbone))
+    operations: dict[Side, float] = {}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    for side, tokens in TOKENS.items():
+        weigher = model.weighers.side(side).train()
+        ids = torch.full((1, tokens), 5)
+        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=ONE_DNN) as counter:
+            weigher(ids, torch.ones_like(ids))
+        operations[side] = float(counter.get_total_flops())
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.weighers.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        weigher(ids, torch.ones_like(ids))
+    activations = sum(size for address, size in kept.items() if address not in weights) / 2
+    return Costs(
+        operations=operations, activations=activations, parameters=sum(p.numel() for p in model.weighers.parameters())
+    )
+
+
+def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
+    """Operations of one step: forward and twice as many backward, for queries, positives and hard negatives."""
+    documents = 1 + (stage.negatives or recipe.negatives).count
+    example = costs.operations["query"] + documents * costs.operations["document"]
+    passes = 3.0 + recipe.gradient_checkpointing
+    if (cotraining := spade_options(stage).cotraining) is not None:
+        # forward for all by both components, then two selections of the share
+        return cotraining.select_from * example * (2 + 2 * cotraining.share * passes)
+    return stage.batch_size * example * passes
+
+
+def memory(recipe: Recipe, costs: Costs) -> float:
+    """Bytes of weights, gradients, moments, and activations of the largest forward pass of one process."""
+    documents = max(
+        (stage.micro_batch_size or stage.batch_size) * (1 + (stage.negatives or recipe.negatives).count)
+        for stage in recipe.stages
+    )
+    return costs.parameters * ONE_STATE + documents * costs.activations
+
+
+def hours(seconds: float) -> str:
+    """Hours, or minutes below one hour."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+
+
+if __name__ == "__main__":
+    main()
