@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.machine import processors
 
 ATTEMPTS = 4
@@ -73,10 +74,7 @@ class Engine:
     def connected(self) -> Iterator[Any]:
         """The module ``ray``, connected; its tasks end with the block."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError:
-            raise LearnedSparseError("--engine ray: Ray is not installed; pip install 'learned-sparse[ray]'") from None
+        ray = import_extra("ray", "ray")
         if ray.is_initialized():  # by the caller, who also ends it
             yield ray
             return

@@ -46,6 +46,17 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     return get, names
 
 
+def import_extra(module: str, extra: str) -> Any:
+    """A module that an extra of this package installs; the error names the extra if it cannot be imported."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise LearnedSparseError(
+            f"{module.partition('.')[0]} is not installed or does not load ({error}); "
+            f"pip install 'learned-sparse[{extra}]'"
+        ) from error
+
+
 class Register(Mapping[str, T]):
     """Objects by name: those of this project, and the entry points ``group`` of installed packages.
 

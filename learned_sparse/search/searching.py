@@ -128,11 +128,9 @@ def open_searcher(
     from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 
     start_jvm(heap=heap)
-    with ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, **bm25 or {}) as searcher:
-        if check:
-            searcher.check()
-        search: Any = searcher.search_batch
-        yield search
+    impact = scoring == "impact"
+    with ImpactSearcher(index, check=check) if impact else Bm25Searcher(index, check=check, **bm25 or {}) as searcher:
+        yield searcher.search_batch
 
 
 def search_all(
