@@ -23,7 +23,7 @@ CHECK = """
 import json
 from collections import deque
 import encoders, eval, learned_sparse
-from encoders.training import load_recipe, recipe_names
+from encoders.training.recipe import load_recipe, recipe_names
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
 print(json.dumps({

@@ -15,8 +15,8 @@ import tqdm.std
 import yaml
 
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.training import load_recipe
 from encoders.training.data.sources import load_source
+from encoders.training.recipe import load_recipe
 from learned_sparse.core import errors
 from tests.reliability.fork_server import main_of
 from tests.toy_data import save_collection, save_recipes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from encoders.training import load_recipe
+from encoders.training.recipe import load_recipe
 from tests.benchmarks import quality, run
 
 NO_JAVA = {"head", "memory", "training"}

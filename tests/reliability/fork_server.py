@@ -27,7 +27,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 MODULES = (
-    "encoders.teach.__main__", "encoders.teach.scoring", "encoders.train", "encoders.training",
+    "encoders.teach.__main__", "encoders.teach.scorers", "encoders.train", "encoders.training.recipe",
     "encoders.encoding.encoder", "eval.costs", "eval.evaluate",
     "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
@@ -252,7 +252,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
-    importlib.import_module("encoders.teach.scoring").BLOCK = 16  # type: ignore[attr-defined]  # several blocks
+    importlib.import_module("encoders.teach.__main__").BLOCK = 16  # type: ignore[attr-defined]  # several blocks
     runner = importlib.import_module("eval.reproduce.runner")
     runner.subprocess = SimpleNamespace(  # type: ignore[attr-defined]
         Popen=ForkedProcess, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT
