@@ -13,72 +13,47 @@ from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import command_line, print_next
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
-from learned_sparse.core.settings import CommandParser, parse
+from learned_sparse.core.settings import CommandParser, add_set_option, parse
 
 
 def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped run goes on with --resume; on a CPU, with the same weights at the end."""
-    from encoders.training import load_recipe, recipe_names, recipe_values
+    from encoders.training.recipe import load_recipe, recipe_names, recipe_values
 
     parser = CommandParser(prog="python -m encoders.train", description=main.__doc__)
-    parser.add_argument(
-        "--recipe", required=True, metavar="NAME|FILE", help=f"{', '.join(recipe_names())}; or a YAML file"
-    )
-    parser.add_argument("--output", type=Path, help="checkpoint folder (default: that of the recipe's model)")
-    parser.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        metavar="COLLECTION[:SPLIT][,run=FILE]|FILE.tsv",
-        help="train on this instead of the recipe's data, with hard negatives from a TREC run of the training queries; "
-        "may be given several times",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="changes",
-        metavar="KEY=VALUE",
-        help="change a value of the recipe, as in seed=1 or stages.0.steps=100; may be given several times",
-    )
-    add_bad_line_option(parser.add_argument, default=None)
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the last saved state (start if there is none)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace the run in the output folder")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the best one available)")
-    parser.add_argument(
-        "--max-seconds",
-        type=float,
-        metavar="S",
-        help="end after S seconds with the best weights so far; with --resume, 0 turns a stopped run into a checkpoint",
-    )
-    parser.add_argument(
-        "--log-with", nargs="+", default=[], choices=["jsonl", "tensorboard", "wandb"], metavar="TRACKER",
-        help="also report to tensorboard or wandb, if installed; training/log.jsonl is always written",
-    )  # fmt: skip
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add = parser.add_argument
+    add("--recipe", required=True, metavar="NAME|FILE", help=f"{', '.join(recipe_names())}; or a YAML file")
+    add("--output", type=Path, metavar="DIR", help="checkpoint folder (default: that of the recipe's model)")
+    data = "train on this instead, with hard negatives from a TREC run of the training queries; may be repeated"
+    add("--data", action="append", default=[], metavar="COLLECTION[:SPLIT][,run=FILE]|FILE.tsv", help=data)
+    add_set_option(parser, "change a value of the recipe, as in seed=1 or stages.0.steps=100; may be repeated")
+    add_bad_line_option(add, default=None)
+    add("--resume", action="store_true", help="go on from the last saved state (start if there is none)")
+    add("--overwrite", action="store_true", help="replace the run in the output folder")
+    add("--device", help="cpu, cuda, cuda:1, ... (default: the best one available)")
+    seconds = "end after S seconds with the best weights; with --resume, 0 turns a stopped run into a checkpoint"
+    add("--max-seconds", type=float, metavar="S", help=seconds)
+    trackers = "also report to these, if installed; training/log.jsonl is always written"
+    add("--log-with", nargs="+", default=[], choices=["tensorboard", "wandb"], metavar="TRACKER", help=trackers)
+    add("--quiet", action="store_true", help="no progress bar")
     options = parser.parse_args(argv)
     if options.resume and options.overwrite:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
-        options.changes.append(f"on_bad_line={options.on_bad_line}")
-    values = recipe_values(options.recipe, changes=options.changes, data=options.data)
+        options.set.append(f"on_bad_line={options.on_bad_line}")
+    values = recipe_values(options.recipe, changes=options.set, data=options.data)
     if values.get("kind") == "cross-encoder":
         return _train_cross_encoder(options, values)
-    recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
+    recipe = load_recipe(options.recipe, changes=options.set, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:
-        from encoders.training import run_recipe
+        from encoders.training.loop import run_recipe
     except ImportError as error:
         raise LearnedSparseError(
             f"training needs the package {error.name}, which is missing: install the extra 'train'"
         ) from error
-    report = run_recipe(
-        recipe, output, resume=options.resume, overwrite=options.overwrite,
-        device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
-        log_with=[name for name in options.log_with if name != "jsonl"],
-    )  # fmt: skip
+    names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
+    report = run_recipe(recipe, output, **{name: getattr(options, name) for name in names})
     resume = _continuation(sys.argv[1:] if argv is None else argv)
     if not report.written:
         print(f"stopped after step {report.progress.steps}; go on with\n  {resume}")

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training import Negatives, Source, Validation, data_source, load_recipe
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores
+from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
 from encoders.training.validation import Validator
 from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
@@ -160,7 +160,7 @@ def test_triples_without_text_are_left_out(
     lines = [("q1", "d1", "d3"), ("q1", "d2", "d1"), ("q1", "d1", "d4"), ("q2", "d1", "d3")]
     texts = {**DOCUMENTS, **QUERIES, "d4": " "}
     path.write_text("".join("\t".join(line if ids else map(texts.__getitem__, line)) + "\n" for line in lines))
-    source = Source(triples=path, collection=collection, split="test") if ids else Source(triples=path)
+    source = Source(examples=path, collection=collection, split="test") if ids else Source(examples=path)
     examples = load_source(source, Negatives()).examples
     assert isinstance(examples, ExampleFile)
     assert len(examples) == 1

@@ -22,7 +22,7 @@ OFFLINE = ("--no-deps", "--no-index", "--quiet")
 CHECK = """
 import json
 import encoders, eval, learned_sparse
-from encoders.training import load_recipe, recipe_names
+from encoders.training.recipe import load_recipe, recipe_names
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
 print(json.dumps({

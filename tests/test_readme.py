@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from encoders.training import load_recipe
+from encoders.training.recipe import load_recipe
 from tests.benchmarks import report
 from tests.reliability.processes import Run, run_one
 from tests.tiny_models import save_tiny

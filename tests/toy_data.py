@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from encoders.training import load_recipe, to_mapping
+from encoders.training.recipe import load_recipe, to_mapping
 from learned_sparse.collections.pydoc import standard_library
 
 _TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"

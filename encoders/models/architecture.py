@@ -23,8 +23,8 @@ from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
     from encoders.backbone.hidden_states import TowerKind
-    from encoders.models.objectives import Mixture, Objective, Prunable
-    from encoders.training import Stage
+    from encoders.models.objectives import Mixture, Objective
+    from encoders.training.recipe import Stage
 
 S = TypeVar("S")
 
@@ -232,10 +232,6 @@ class Architecture(ABC, Generic[S]):
         """The mixtures of components that validation chooses from; empty: nothing is mixed."""
         return ()
 
-    def prunable(self, document: nn.Module) -> Prunable | None:  # noqa: ARG002
-        """The document side as one whose terms can be pruned; ``None``: they cannot."""
-        return None
-
     def learned(self, document: nn.Module) -> Mapping[str, Any]:  # noqa: ARG002
         """The fields of ``S`` that training has found; the checkpoint stores them."""
         return {}
@@ -301,3 +297,24 @@ class Architecture(ABC, Generic[S]):
         if queries and component not in queries:
             raise LearnedSparseError(f"component {component!r}: the settings leave it out of queries; give it a weight")
         return TermWeighers(queries.get(component, weighers.query), documents[component])
+
+
+class OneTowerArchitecture(Architecture[S]):
+    """One tower for documents; queries share it, have their own, or are bags of words.
+
+    The settings have ``query``: ``same``, ``separate`` or ``bag-of-words``, ``query_weighting`` and
+    ``bow_special_tokens``.
+    """
+
+    def networks(self, settings: Any, side: Side) -> tuple[str, ...]:
+        """``query`` is a tower of its own if the sides are separate."""
+        return ("query",) if side == "query" and settings.query == "separate" else ("document",)
+
+    def query_bag(self, settings: Any) -> tuple[Weighting, SpecialTokens] | None:
+        """The bag of words of the settings, if queries are one."""
+        bag = settings.query_weighting, settings.bow_special_tokens
+        return bag if settings.query == "bag-of-words" else None
+
+    def shared(self, settings: Any) -> bool:
+        """Whether queries have the tower of documents."""
+        return bool(settings.query == "same")

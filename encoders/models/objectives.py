@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
-    from encoders.training import Stage
+    from encoders.training.recipe import Stage
 
 
 class Tokens(NamedTuple):
@@ -53,20 +53,6 @@ class Objective(Protocol):
 
     def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """The parts of the loss by name in the log, each ``(n,)``; training minimises the sum of their means."""
-
-
-class Prunable(Protocol):
-    """A document side whose frequent terms can be pruned."""
-
-    @property
-    def unpruned(self) -> Mapping[str, nn.Module]:
-        """Component name to that component before pruning: the weights that document frequencies are counted on."""
-
-    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
-        """Prune the terms whose share of documents in ``shares`` ``(dimensions,)`` is larger than ``gamma``.
-
-        ``cumulative``: and those that are pruned already. Returns the number of pruned terms.
-        """
 
 
 @dataclass(frozen=True)

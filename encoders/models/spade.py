@@ -23,13 +23,13 @@ from encoders.models.architecture import (
     Weighting,
     unblocked_terms,
 )
-from encoders.models.objectives import Labels, Mixture, Objective, Prunable, Tokens, check_objective
+from encoders.models.objectives import Labels, Mixture, Objective, Tokens, check_objective
 from encoders.models.token_weights import Activation, TokenWeights, own_text, separator_of, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
-    from encoders.training import SpaDEOptions, Stage
+    from encoders.training.recipe import Stage
 
 MIN_FREQUENCY = 0.05
 """Smallest share of documents that is recorded, so the smallest gamma of a finished model; the paper tries 0.1 to
@@ -112,15 +112,9 @@ class TermPruning(nn.Module):
         """Which terms may have weight, ``(vocabulary,)`` of bool: the allowed ones with a share of at most gamma."""
         return self._allowed & (self._shares <= self._gamma)
 
-    def update(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
-        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms.
-
-        ``cumulative``: terms that are pruned keep their share where the new one is smaller, and so stay pruned.
-        """
-        before = self._shares * (self._shares > self._gamma)
+    def update(self, shares: Tensor, gamma: float) -> int:
+        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms."""
         self._shares.copy_((shares.cpu().double() * _MILLION).round().long())
-        if cumulative:
-            self._shares.copy_(torch.maximum(self._shares, before))
         self._gamma.fill_(_millionths(gamma))
         return int((self._shares > self._gamma).sum())
 
@@ -183,22 +177,17 @@ class Pruned(nn.Module):
         super().__init__()
         self.unpruned = unpruned
         """The component before pruning: the weights that document frequencies are counted on."""
-        self._pruning = pruning
-
-    @property
-    def kept(self) -> Tensor:
-        """Which terms may have weight, ``(vocabulary,)`` of bool."""
-        return self._pruning.kept
+        self.pruning = pruning
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
         weights: Tensor = self.unpruned(input_ids, attention_mask)
-        return weights * self.kept
+        return weights * self.pruning.kept
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text."""
         unpruned: Any = self.unpruned
-        shares: list[Shares] = unpruned.shares(input_ids, attention_mask, columns[self.kept[columns]])
+        shares: list[Shares] = unpruned.shares(input_ids, attention_mask, columns[self.pruning.kept[columns]])
         return shares
 
 
@@ -208,9 +197,9 @@ class SpaDE(nn.Module):
     def __init__(self, settings: SpaDESettings, towers: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         super().__init__()
         allowed = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
-        self._pruning = TermPruning(vocabulary, allowed, settings.frequencies, settings.gamma)
+        self.pruning = TermPruning(vocabulary, allowed, settings.frequencies, settings.gamma)
         unpruned = {name: _COMPONENTS[name](settings, towers[name], vocabulary) for name in _names(settings)}
-        self.components = nn.ModuleDict({name: Pruned(part, self._pruning) for name, part in unpruned.items()})
+        self.components = nn.ModuleDict({name: Pruned(part, self.pruning) for name, part in unpruned.items()})
         """``weighting`` and ``expansion``, each without its factor of Eq. 10."""
         self._factors = _factors(settings.alpha) if len(unpruned) > 1 else dict.fromkeys(unpruned, 1.0)
 
@@ -233,27 +222,6 @@ class SpaDE(nn.Module):
             for share in cast(Any, self.components[name]).shares(input_ids, attention_mask, columns)
         ]
 
-    @property
-    def kept(self) -> Tensor:
-        """Which terms may have weight, ``(vocabulary,)`` of bool."""
-        return self._pruning.kept
-
-    @property
-    def unpruned(self) -> Mapping[str, nn.Module]:
-        """The components before pruning."""
-        return {name: cast(Pruned, part).unpruned for name, part in self.components.items()}
-
-    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
-        """Prune the terms whose share of documents in ``shares`` ``(vocabulary,)`` is larger than ``gamma``.
-
-        ``cumulative``: and those that are pruned already, as the published code does. Returns their number.
-        """
-        return self._pruning.update(shares, gamma, cumulative=cumulative)
-
-    def learned(self) -> dict[str, Any]:
-        """The settings that training found: ``gamma`` and ``frequencies``."""
-        return self._pruning.learned()
-
 
 class PointwiseObjective(Objective):
     """Eq. 12: the ranking loss plus ``-weight * v_q . log softmax(v_d+)``, without the pruned terms of the query."""
@@ -268,7 +236,7 @@ class PointwiseObjective(Objective):
 
     def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """The ranking loss and the pointwise loss."""
-        likelihood = query_nll(outputs["queries"] * self._document.kept, outputs["positives"])
+        likelihood = query_nll(outputs["queries"] * self._document.pruning.kept, outputs["positives"])
         return {**self._ranking.losses(outputs, labels), "pointwise_loss": self._weight * likelihood}
 
 
@@ -347,7 +315,7 @@ class SpaDEArchitecture(Architecture[SpaDESettings]):
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
         """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
         check_objective(stage, "rank")
-        pointwise, document = cast("SpaDEOptions", stage.options).pointwise, weighers.document
+        pointwise, document = stage.options.pointwise, weighers.document
         if pointwise == 0 or stage.component == "weighting":
             return ranking
         if not isinstance(document, SpaDE | Pruned):
@@ -364,13 +332,9 @@ class SpaDEArchitecture(Architecture[SpaDESettings]):
             return []
         return [Mixture({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
 
-    def prunable(self, document: nn.Module) -> Prunable | None:
-        """SpaDE's documents."""
-        return document if isinstance(document, SpaDE) else None
-
     def learned(self, document: nn.Module) -> Mapping[str, Any]:
         """``gamma`` and ``frequencies``."""
-        return document.learned() if isinstance(document, SpaDE) else {}
+        return document.pruning.learned() if isinstance(document, SpaDE) else {}
 
 
 SPADE = SpaDEArchitecture()

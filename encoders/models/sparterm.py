@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -29,7 +28,7 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
-    from encoders.training import SparTermOptions, Stage
+    from encoders.training.recipe import Stage
 
 
 _BAGS: Mapping[str, Weighting] = {"tf": "tf", "idf": "idf", "learned": "learned"}
@@ -67,6 +66,8 @@ class SparTermSettings:
 
     def __post_init__(self) -> None:
         """Refuse combinations that have no meaning."""
+        if not 0 <= self.threshold <= 1:
+            raise LearnedSparseError(f"SparTerm: threshold {self.threshold} is no probability; give one from 0 to 1")
         if self.mode == "expansion-only" and self.query != "tf":
             raise LearnedSparseError(
                 "SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf"
@@ -143,7 +144,8 @@ class SparTerm(nn.Module):
         self.bag_of_words = BagOfWords(vocabulary, weighting, settings.bow_special_tokens)
         self.target_terms = BagOfWords(vocabulary)
         """The binary bag of words of a text without special tokens: the target T of Eq. 8."""
-        self._threshold = _logit(settings.threshold)
+        # infinite at 0 (every gate open) and 1 (every gate closed)
+        self._threshold = float(torch.tensor(settings.threshold, dtype=torch.float64).logit())
         self._max_terms = None if settings.max_terms is None else min(settings.max_terms, len(vocabulary))
         self._unblocked: Tensor
         unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
@@ -287,19 +289,6 @@ def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive
     return (negative * absent + positive * present).sum(dim=1)
 
 
-def _logit(probability: float) -> float:
-    """The x with sigmoid(x) = probability; infinite at 0 (every gate open) and 1 (every gate closed).
-
-    >>> round(_logit(0.7), 3)
-    0.847
-    """
-    if not 0 <= probability <= 1:
-        raise LearnedSparseError(f"SparTerm: threshold {probability} is not a probability; give a number from 0 to 1")
-    if probability in (0, 1):
-        return math.copysign(math.inf, probability - 0.5)
-    return math.log(probability / (1 - probability))
-
-
 class SparTermArchitecture(Architecture[SparTermSettings]):
     """Towers ``importance`` and ``gate``, and ``query_importance`` and ``query_gate`` where queries have their own."""
 
@@ -345,7 +334,7 @@ class SparTermArchitecture(Architecture[SparTermSettings]):
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
         """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen."""
         check_objective(stage, "rank", "gate")
-        if stage.objective == "rank" and not cast("SparTermOptions", stage.options).joint:
+        if stage.objective == "rank" and not stage.options.joint:
             return ranking
         document = weighers.document
         if not isinstance(document, SparTerm) or document.gate is None:

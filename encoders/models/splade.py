@@ -12,8 +12,8 @@ from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.vocabulary_head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
 from encoders.models.architecture import (
-    Architecture,
     BagOfWords,
+    OneTowerArchitecture,
     PooledMaskedLM,
     SpecialTokens,
     Weighting,
@@ -98,15 +98,11 @@ class Splade(PooledMaskedLM):
         return [shares._replace(value=shares.value.log1p()) if self._twice else shares]
 
 
-class SpladeArchitecture(Architecture[SpladeSettings]):
-    """One tower for documents; queries share it, have their own, or are bags of words."""
+class SpladeArchitecture(OneTowerArchitecture[SpladeSettings]):
+    """Pooled masked-LM logits; queries share the tower (paper), have their own, or are bags of words (SPLADE-doc)."""
 
     settings = SpladeSettings
     changeable = frozenset({"pooling"})  # a folder of other tools may not record it
-
-    def networks(self, settings: SpladeSettings, side: Side) -> tuple[str, ...]:
-        """``query`` is a tower of its own if the sides are separate."""
-        return ("query",) if side == "query" and settings.query == "separate" else ("document",)
 
     def network_side(
         self, settings: SpladeSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
@@ -114,18 +110,9 @@ class SpladeArchitecture(Architecture[SpladeSettings]):
         """``Splade``."""
         return Splade(settings, towers[self.networks(settings, side)[0]], vocabulary)
 
-    def query_bag(self, settings: SpladeSettings) -> tuple[Weighting, SpecialTokens] | None:
-        """SPLADE-doc."""
-        bag = settings.query_weighting, settings.bow_special_tokens
-        return bag if settings.query == "bag-of-words" else None
-
     def network_scale(self, settings: SpladeSettings) -> float | None:
         """100, the factor of the published export. Sums without log reach hundreds, too much for a fixed factor."""
         return None if settings.saturation == "none" else 100.0
-
-    def shared(self, settings: SpladeSettings) -> bool:
-        """Paper: yes."""
-        return settings.query == "same"
 
 
 SPLADE = SpladeArchitecture()

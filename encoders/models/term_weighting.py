@@ -12,23 +12,22 @@ from torch import Tensor, nn
 from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
 from encoders.backbone.towers import TermTable
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.vocabulary_head import Shares, merged_shares
 from encoders.models.architecture import (
     QUERY_WEIGHTS,
     Architecture,
-    BagOfWords,
+    OneTowerArchitecture,
     SpecialTokens,
     TermWeighers,
     Weighting,
     check_weighting,
 )
 from encoders.models.objectives import Labels, Objective, Tokens
-from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, merge, two_layer_head
+from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
-    from encoders.training import Stage
+    from encoders.training.recipe import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +100,7 @@ class DeepCTSettings:
     """Whether documents are read with their expansion text; the paper has none."""
 
 
-class RecallWeights(nn.Module):
+class RecallWeights(TokenWeights):
     """Pseudo term frequencies of a text's own word pieces: ``scale`` times the predicted recall of their words.
 
     The score of a word is that of its first piece, and all its pieces have it. Of several occurrences the largest
@@ -109,28 +108,10 @@ class RecallWeights(nn.Module):
     """
 
     def __init__(self, settings: DeepCTSettings, tower: HiddenStates, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.tower = tower
-        self.bag_of_words = BagOfWords(vocabulary, "binary", "none")
+        super().__init__(tower, vocabulary, repeats="max")
         self._settings = settings
         self._continues: Tensor
-        continues = torch.tensor(vocabulary.continues)
-        self.register_buffer("_continues", continues, persistent=False)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Frequencies ``(batch, vocabulary)``, not rounded."""
-        frequencies, counted = self._frequencies(input_ids, attention_mask)
-        return merge(frequencies, input_ids, counted, len(self._continues), "max")
-
-    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the frequencies ``columns`` of one text."""
-        frequencies, counted = self._frequencies(input_ids, attention_mask)
-        return [merged_shares(frequencies, input_ids, counted, columns, "max")]
-
-    def predictions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Predicted recall at each position ``(batch, tokens)``; it may be negative."""
-        scores: Tensor = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
-        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+        self.register_buffer("_continues", torch.tensor(vocabulary.continues), persistent=False)
 
     def words(self, input_ids: Tensor, attention_mask: Tensor) -> list[dict[int, tuple[int, ...]]]:
         """The words of each text: position of the first piece to the ids of all pieces."""
@@ -151,19 +132,19 @@ class RecallWeights(nn.Module):
             texts.append(words)
         return texts
 
-    def _frequencies(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Frequency at each position, and which positions are terms, ``(batch, tokens)``."""
+    def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Frequencies, not rounded, ids, and which positions are terms, each ``(batch, tokens)``."""
         counted = self.bag_of_words.literal_positions(input_ids, attention_mask)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
         begins = ~(self._continues[input_ids] & counted & counted.roll(1, dims=1))
         first = positions.masked_fill(~begins, 0).cummax(dim=1).values
-        recall = self.predictions(input_ids, attention_mask).gather(1, first).relu()
+        recall = self.token_scores(input_ids, attention_mask).gather(1, first).relu()
         if self._settings.smoothing == "sqrt":
             positive = recall > 0
             recall = torch.where(positive, recall, 1.0).sqrt() * positive  # the root has no gradient at 0
-            return recall * self._settings.scale, counted
+            return recall * self._settings.scale, input_ids, counted
         frequencies = recall * self._settings.scale
-        return frequencies.masked_fill(frequencies < 1, 0.0), counted
+        return frequencies.masked_fill(frequencies < 1, 0.0), input_ids, counted
 
 
 class TermRecall(Objective):
@@ -185,7 +166,7 @@ class TermRecall(Objective):
         """``errors``: sum of the squared errors of a positive's words; ``words``: their number; both ``(n,)``."""
         count = len(queries.input_ids)
         positives = Tokens(documents.input_ids[:count], documents.attention_mask[:count])
-        predicted = self._document.predictions(*positives)
+        predicted = self._document.token_scores(*positives)
         targets, mask = torch.zeros(2, *predicted.shape)  # filled on the CPU, copied once
         words = zip(self._document.words(*positives), self._document.words(*queries), strict=True)
         for row, (in_document, in_query) in enumerate(words):
@@ -202,15 +183,11 @@ class TermRecall(Objective):
         return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}
 
 
-class UniCoilArchitecture(Architecture[UniCoilSettings]):
-    """One tower for documents; queries share it, have their own, or are bags of words."""
+class UniCoilArchitecture(OneTowerArchitecture[UniCoilSettings]):
+    """Learned weights of the text's own terms."""
 
     def __init__(self, settings: type[UniCoilSettings]) -> None:
         self.settings = settings
-
-    def networks(self, settings: UniCoilSettings, side: Side) -> tuple[str, ...]:
-        """``query`` is a tower of its own if the sides are separate."""
-        return ("query",) if side == "query" and settings.query == "separate" else ("document",)
 
     def network_side(
         self, settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
@@ -225,11 +202,6 @@ class UniCoilArchitecture(Architecture[UniCoilSettings]):
             separators=settings.separators,
         )
 
-    def query_bag(self, settings: UniCoilSettings) -> tuple[Weighting, SpecialTokens] | None:
-        """DeepImpact and TILDEv2."""
-        bag = settings.query_weighting, settings.bow_special_tokens
-        return bag if settings.query == "bag-of-words" else None
-
     def tower(self, settings: UniCoilSettings, name: str) -> TowerKind:
         """Hidden states with a head of one or two layers."""
         if name == QUERY_WEIGHTS:
@@ -243,7 +215,7 @@ class UniCoilArchitecture(Architecture[UniCoilSettings]):
 
     def shared(self, settings: UniCoilSettings) -> bool:
         """Whether queries have the same tower and the same weights of repeated terms."""
-        return settings.query == "same" and settings.query_repeats == settings.repeats
+        return super().shared(settings) and settings.query_repeats == settings.repeats
 
     def uses_expanded(self, settings: UniCoilSettings) -> bool:
         """As the setting says."""

@@ -55,15 +55,19 @@ class TokenWeights(nn.Module):
         """The share of each token in the weights ``columns`` of one text."""
         return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
 
+    def token_scores(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The score of the head at each position ``(batch, tokens)``, at least float32; it may be negative."""
+        scores: Tensor = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
     def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, ids, and which positions are terms, each ``(batch, tokens)`` of the part that is read."""
         if not self._expanded and self._separator is not None:
             input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
-        scores = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
+        scores = self.token_scores(input_ids, attention_mask)
         counted = self.bag_of_words.literal_positions(input_ids, attention_mask)
         if self._separators and self._separator is not None:
             counted = counted | between_texts(input_ids, attention_mask, self._separator)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         return scores.relu() if self._relu else scores, input_ids, counted
 
 

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import json
+import math
+import os
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+from tqdm import tqdm
+
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.trec import read_run
 from learned_sparse.core.commands import print_next
 from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.files import locked
 from learned_sparse.core.settings import CommandParser, positive
 
+if TYPE_CHECKING:
+    from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
+
+BLOCK = 4096
+"""Pairs of one block."""
 EPILOG = """\
 Scored are the first hits of the runs and all relevant documents, for each query of the split that has one. The output
 has a line "query TAB document TAB score" for each pair; "scores:" of a recipe's source reads it. Runs that a training
@@ -53,8 +70,6 @@ def main(argv: list[str] | None = None) -> int:
             f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {last}"
         )
     from encoders.teach.scorers import CrossEncoder, DotProducts
-    from encoders.teach.scoring import teach
-    from learned_sparse.collections.collection import load_collection
 
     collection = load_collection(options.collection)
     split = collection.choose_split(options.split, "train")
@@ -63,17 +78,95 @@ def main(argv: list[str] | None = None) -> int:
         *(CrossEncoder(name, **given) for name in options.cross_encoder),
         *(DotProducts(name, **given) for name in options.checkpoint),
     ]
-    pairs, queries, scored = teach(
-        scorers, collection, split, options.run, options.output, depth=options.depth, shard=options.shard_id,
-        shards=options.num_shards, expanded=options.expanded, resume=options.resume, overwrite=options.overwrite,
-    )  # fmt: skip
-    before = "" if scored == pairs else f" ({pairs - scored:,} were there)"
-    print(f"{options.output}: {pairs:,} pairs of {queries:,} queries{before}")
+    pairs, queries = _pairs(collection, split, options)
+    scored = _score(scorers, collection, pairs, queries, options)
+    before = "" if scored == len(pairs) else f" ({len(pairs) - scored:,} were there)"
+    print(f"{options.output}: {len(pairs):,} pairs of {len(queries):,} queries{before}")
     # the scores of all shards are in one folder
     scores = options.output if options.num_shards == 1 else options.output.parent
     source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
     print_next(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}")
     return 0
+
+
+def _pairs(collection: Collection, split: str, options: argparse.Namespace) -> tuple[list[Pair], dict[str, str]]:
+    """The pairs, query by query, and the texts of the queries: those with a relevant document, of the chosen shard."""
+    texts = {query.id: query.text for query in collection.queries(split)}
+    relevant = {
+        query: [document for document, grade in grades.items() if grade > 0]
+        for query, grades in collection.qrels(split).items()
+        if query in texts and texts[query].strip()
+    }
+    chosen = sorted(query for query, documents in relevant.items() if documents)[options.shard_id :: options.num_shards]
+    hits: dict[str, dict[str, None]] = {query: dict.fromkeys(relevant[query]) for query in chosen}
+    for path in options.run:
+        run = read_run(path)
+        if not any(query in run for query in chosen):
+            raise LearnedSparseError(f"{path}: no query of {collection.name} {split} with a relevant document")
+        for query in chosen:
+            hits[query].update(dict.fromkeys(document for document, _ in run.get(query, ())[: options.depth]))
+    pairs = [(query, document) for query, documents in hits.items() for document in documents]
+    return pairs, {query: texts[query] for query in chosen}
+
+
+def _score(
+    scorers: Sequence[CrossEncoder | DotProducts],
+    collection: Collection,
+    pairs: Sequence[Pair],
+    queries: Mapping[str, str],
+    options: argparse.Namespace,
+) -> int:
+    """Write ``query TAB document TAB score``, the mean of ``scorers``, for all ``pairs``.
+
+    The lines so far are in a hidden file beside the output, one for each teacher; --resume scores the pairs that it
+    does not have. Returns the number of pairs scored now.
+    """
+    output, expanded, overwrite = options.output, options.expanded, options.overwrite
+    teacher = json.dumps([*(scorer.description for scorer in scorers), str(expanded)])
+    part = output.with_name(f".{output.name}.{hashlib.sha256(teacher.encode()).hexdigest()[:8]}.part")
+    with locked(output.with_name(f".{output.name}.part")):
+        if (output.exists() or part.exists()) and not (options.resume or overwrite):
+            state = "exists already" if output.exists() else "a scoring was started"
+            raise LearnedSparseError(f"{output}: {state}; continue with --resume, or start again with --overwrite")
+        if overwrite:
+            part.unlink(missing_ok=True)
+        elif output.exists() and not part.exists():
+            return 0
+        with part.open("ab") as file:
+            done = _scored(part)
+            left = [pair for pair in pairs if pair not in done]
+            ids = {document for _, document in left}
+            documents = {each.id: each for each in collection.documents_shown(expanded=expanded) if each.id in ids}
+            if missing := sorted(ids - documents.keys()):
+                raise LearnedSparseError(
+                    f"{collection.name}: no document {missing[0]!r} ({len(missing)} of the runs and judgements are "
+                    "missing); are they of this collection?"
+                )
+            with tqdm(desc="scoring", total=len(left) * len(scorers), unit=" pairs", disable=None) as progress:
+                for start in range(0, len(left), BLOCK):
+                    block = left[start : start + BLOCK]
+                    scores = np.mean([each.scores(queries, documents, block, progress) for each in scorers], axis=0)
+                    lines = []
+                    for (query, document), score in zip(block, scores.tolist(), strict=True):
+                        if not math.isfinite(score):
+                            raise LearnedSparseError(
+                                f"query {query!r}, document {document!r}: the score is not finite; try --dtype fp32"
+                            )
+                        lines.append(f"{query}\t{document}\t{score!r}\n")
+                    file.write("".join(lines).encode("utf-8", "surrogatepass"))
+                    file.flush()
+            os.fsync(file.fileno())
+        part.replace(output)
+    return len(left)
+
+
+def _scored(part: Path) -> set[Pair]:
+    """The pairs in ``part``; removes a last line that a kill has cut off."""
+    content = part.read_bytes()
+    content = content[: content.rfind(b"\n") + 1]
+    os.truncate(part, len(content))
+    rows = (line.split("\t") for line in content.decode("utf-8", "surrogatepass").split("\n")[:-1])
+    return {(query, document) for query, document, _ in rows}
 
 
 if __name__ == "__main__":

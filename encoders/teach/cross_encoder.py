@@ -12,7 +12,8 @@ from encoders.backbone.pretrained import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
 from encoders.teach.scorers import cross_encoder_class
-from encoders.training import Negatives, Source, examples_in_order
+from encoders.training.data.batches import examples_in_order
+from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +24,7 @@ from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
+    from encoders.models.spade import SpaDE
     from encoders.training.spade import Pruner
 
 _KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -28,36 +32,54 @@ _KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw
 Outputs = dict[str, Tensor]
 
 
+def make_learner(stage: Stage, session: Session) -> Learner:
+    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
+    session.use_settings(stage)
+    if stage.options.pruning is None and stage.options.cotraining is None:
+        return Learner(stage, session)
+    from encoders.training.spade import CoLearner, Pruner
+
+    document = cast("SpaDE", session.model.weighers.document)
+    pruner = None if stage.options.pruning is None else Pruner(stage.options.pruning, document, session.sum)
+    return (Learner if stage.options.cotraining is None else CoLearner)(stage, session, pruner)
+
+
 class Learner:
-    """Forward passes, gradients and updates of one stage, of the whole model or of one component."""
+    """Forward passes, gradients and updates of one stage, of the whole model or of components."""
 
     def __init__(
-        self,
-        stage: Stage,
-        session: Session,
-        pruner: Pruner | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
+        self, stage: Stage, session: Session, pruner: Pruner | None = None, components: Sequence[str] = ()
     ) -> None:
-        """Co-training gives both learners one ``optimizer``: it skips parameters without gradient."""
+        """``components`` that the stage trains in turns, with one optimizer, which skips those without gradient."""
         self.stage, self.pruner, self._session, model = stage, pruner, session, session.model
-        self.objective: Objective = make_objective(stage, model)
-        self.ranks = self.objective.ranks  # the trained part is validated, and mines negatives, only if it ranks
-        self.parameters = trained_parameters(stage, model, self.objective)
-        self.optimizer = begin_stage(stage, model, self.parameters) if optimizer is None else optimizer
+        names: Sequence[str | None] = components or (stage.component,)
+        self.objectives = {name: make_objective(replace(stage, component=name), model) for name in names}
+        # the trained part is validated, and mines negatives, only if it ranks
+        self.ranks = all(objective.ranks for objective in self.objectives.values())
+        trained = [trained_parameters(model, name, objective) for name, objective in self.objectives.items()]
+        self.parameters = list(dict.fromkeys(itertools.chain(*trained)))
+        self.optimizer = begin_stage(stage, model, self.parameters)
 
-    def step(self, batch: StepBatch, update: Update | None = None) -> dict[str, float]:
-        """Update the weights once, on ``batch`` or an ``update`` of it; returns the values to log.
+    def step(self, batch: StepBatch) -> dict[str, float]:
+        """Train on ``batch``; returns the values to log. A pruner counts the documents of the forward passes."""
+        with self.counting():
+            return self.update(batch.step, batch.updates[0], self.stage.component)
 
-        A pruner counts the documents of the forward passes. The share of lambda in force is ``((step + 1) / T)^2``
-        until step T, then 1 (SPLADE §3.2).
+    def counting(self) -> AbstractContextManager[None]:
+        """Let the pruner, if there is one, count the documents of all forward passes in the ``with`` block."""
+        return nullcontext() if self.pruner is None else self.pruner.counting()
+
+    def update(self, step: int, update: Update, component: str | None) -> dict[str, float]:
+        """Update the weights once; returns the values to log.
+
+        The share of lambda in force is ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
         """
-        stage, session, step, log = self.stage, self._session, batch.step, dict[str, Tensor]()
-        update = update or batch.updates[0]
+        stage, session, objective, log = self.stage, self._session, self.objectives[component], dict[str, Tensor]()
         labels = labels_of(update.examples)
         ramps = {side: min(1.0, (step + 1) / max(1, stage.ramp_steps(side))) ** 2 for side in SIDES}
 
         def loss(outputs: Outputs) -> Tensor:
-            total, parts = total_loss(self.objective.losses(outputs, labels), outputs, stage.regularizer, ramps)
+            total, parts = total_loss(objective.losses(outputs, labels), outputs, stage.regularizer, ramps)
             log.update({"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}})
             for side, names in SIDE_OUTPUTS.items():
                 if names[0] in outputs:
@@ -69,8 +91,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * learning_rate_share(stage, step)
         self.optimizer.zero_grad(set_to_none=True)
-        with nullcontext() if self.pruner is None else self.pruner.counting():
-            over_batch(self.outputs, update.micro_batches, loss, session)
+        over_batch(functools.partial(self.outputs, component), update.micro_batches, loss, session)
         if session.num_processes > 1:  # each has its share of the gradient
             for parameter in self.parameters:
                 if parameter.grad is not None:
@@ -85,15 +106,15 @@ class Learner:
         self.optimizer.step()
         return values
 
-    def outputs(self, micro: MicroBatch) -> Outputs:
+    def outputs(self, component: str | None, micro: MicroBatch) -> Outputs:
         """Outputs of one forward pass."""
         with autocast(self._session.precision, self._session.device):  # the weights stay float32
-            return self.objective.outputs(micro.queries, micro.documents)
+            return self.objectives[component].outputs(micro.queries, micro.documents)
 
 
-def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
-    """Parameters of the objective's towers in the part of the model that the stage trains, each once."""
-    part = architecture_named(model.architecture).part(model.weighers, stage.component)
+def trained_parameters(model: LoadedModel, component: str | None, objective: Objective) -> list[nn.Parameter]:
+    """Parameters of the objective's towers in one component or the whole model, each once."""
+    part = architecture_named(model.architecture).part(model.weighers, component)
     towers = [model.towers[name] for name in objective.towers if name in model.towers]
     trainable = {parameter for tower in towers for parameter in tower.trainable_parameters()}
     return [p for p in dict.fromkeys([*part.document.parameters(), *part.query.parameters()]) if p in trainable]

@@ -10,11 +10,11 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -26,17 +26,14 @@ from encoders.training.data.batches import Batches
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
 from encoders.training.data.texts import TextStores, if_main
-from encoders.training.learner import Learner, learning_rate_share
-from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, spade_options, to_mapping
+from encoders.training.learner import learning_rate_share, make_learner
+from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
 from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
 from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, locked, sha256, write_json
 from learned_sparse.jsonvector.manifest import versions
-
-if TYPE_CHECKING:
-    from encoders.training.spade import CoLearner
 
 _logger = logging.getLogger(__name__)
 
@@ -107,80 +104,30 @@ def run_recipe(
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     session = Session(recipe, device, log_with, output / "training")
-    is_main, stopping = session.processes.is_main_process, Stopping(max_seconds, session)
-    with (
-        locked(output) if is_main else nullcontext(),
-        process_settings(session.precision, session.device),
-        stopping.on_signals(),
-    ):
+    lock = locked(output) if session.processes.is_main_process else nullcontext()
+    with lock, process_settings(session.precision, session.device):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
-        return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
+        options: dict[str, Any] = {"max_seconds": max_seconds, "overwrite": overwrite, "quiet": quiet}
+        return Training(recipe, folder, session, progress, **options).run()
 
 
-class Stopping:
-    """Whether to end a run early: when ``max_seconds`` have passed, or by a signal, which sets ``interrupted``."""
+class Training:
+    """One run, from its last state to the checkpoint."""
 
-    def __init__(self, max_seconds: float | None, session: Session) -> None:
-        self.interrupted = False
-        self._until = math.inf if max_seconds is None else time.monotonic() + max_seconds
-        self._session = session
-
-    def now(self) -> bool:
-        """Whether to end after this step; the same in all processes."""
-        stop = self.interrupted or time.monotonic() >= self._until
-        votes = torch.tensor([float(stop), float(self.interrupted)], device=self._session.device)
-        stops, interruptions = self._session.sum(votes).tolist()
-        self.interrupted = interruptions > 0
-        return bool(stops > 0)
-
-    @contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """In the ``with`` block, Ctrl-C and SIGTERM end the run after the current step, a second one at once."""
-        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-
-        def interrupt(*_: object) -> None:
-            self.interrupted = True
-            restore()
-            _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
-
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-        before = {number: signal.signal(number, interrupt) for number in numbers}
-        try:
-            yield
-        finally:
-            restore()
-
-
-def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
-    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
-    session.use_settings(stage)
-    options, pruner = spade_options(stage), None
-    if options.pruning is None and options.cotraining is None:
-        return Learner(stage, session)
-    from encoders.training.spade import CoLearner, Pruner
-
-    if options.pruning is not None:
-        pruner = Pruner(stage, session.family.prunable(session.model.weighers.document), session.sum)
-    return Learner(stage, session, pruner) if options.cotraining is None else CoLearner(stage, options, session, pruner)
-
-
-class _Run:
     def __init__(
         self,
         recipe: Recipe,
         folder: RunFolder,
         session: Session,
         progress: Progress,
-        stopping: Stopping,
         *,
+        max_seconds: float | None,
         overwrite: bool,
         quiet: bool,
     ) -> None:
         """Read the data and check them against ``progress``; then start the log."""
-        self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
+        self._until = math.inf if max_seconds is None else time.monotonic() + max_seconds
+        self._recipe, self._folder, self._session, self.interrupted = recipe, folder, session, False
         settings, validation = session.model.settings, recipe.validation
         stores = TextStores(expanded=session.family.uses_expanded(settings), on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
@@ -220,26 +167,54 @@ class _Run:
         self._started = time.monotonic()
 
     def run(self) -> TrainingReport:
+        """Train the stages that are left. Ctrl-C and SIGTERM end the run after the current step, a second one at once.
+
+        An interrupted run writes no checkpoint.
+        """
+        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+
+        def interrupt(*_: object) -> None:
+            self.interrupted = True
+            restore()
+            _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        before = {number: signal.signal(number, interrupt) for number in numbers}
+        try:
+            return self._run()
+        finally:
+            restore()
+            self._journal.close()
+
+    def stops(self) -> bool:
+        """Whether to end after this step, by ``max_seconds`` or a signal; the same in all processes."""
+        stop = self.interrupted or time.monotonic() >= self._until
+        votes = torch.tensor([float(stop), float(self.interrupted)], device=self._session.device)
+        stops, interruptions = self._session.sum(votes).tolist()
+        self.interrupted = interruptions > 0
+        return bool(stops > 0)
+
+    def _run(self) -> TrainingReport:
         resumed = self._folder.state if self._folder.state.exists() else None
         stages = self._recipe.stages
-        try:
-            for number in range(self._progress.stage, len(stages)):
-                done = self._progress
-                if number > done.stage:  # scores of different stages are not comparable
-                    self._load_best()
-                    self._progress = Progress(
-                        stage=number, steps_before=done.steps_before + done.step, seconds=done.seconds,
-                        recipe=done.recipe, data=done.data, versions=done.versions,
-                    )  # fmt: skip
-                if not self._stage(stages[number], resumed):
-                    break
-                resumed = None
-            finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
-            written = finished or not self._stopping.interrupted
-            if written:
-                self._export(finished)
-        finally:
-            self._journal.close()
+        for number in range(self._progress.stage, len(stages)):
+            done = self._progress
+            if number > done.stage:  # scores of different stages are not comparable
+                self._load_best()
+                self._progress = Progress(
+                    stage=number, steps_before=done.steps_before + done.step, seconds=done.seconds,
+                    recipe=done.recipe, data=done.data, versions=done.versions,
+                )  # fmt: skip
+            if not self._stage(stages[number], resumed):
+                break
+            resumed = None
+        finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
+        written = finished or not self.interrupted
+        if written:
+            self._export(finished)
         return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished, written=written)
 
     def _load_best(self) -> None:
@@ -255,8 +230,8 @@ class _Run:
         if recipe.negatives_of(stage) != self._negatives.settings:
             self._negatives = NegativeSampler(recipe.negatives_of(stage), self._sources, self._folder.mined)
         if resumed is not None:
-            process, path = (session.process_index, session.num_processes), resumed / "state.safetensors"
-            counts = load_state(path, session.model.weighers, learner.optimizer, session.device, *process)
+            process = session.process_index, session.num_processes
+            counts = load_state(resumed, session.model.weighers, learner.optimizer, session.device, *process)
             if learner.pruner is not None and session.processes.is_main_process:
                 learner.pruner.restore(counts, session.device)
             self._negatives.restore(resumed)
@@ -266,8 +241,8 @@ class _Run:
             if learner.ranks and self._negatives.is_due(start, mined_at):
                 searched = self._negatives.mine(
                     lambda part, *search: session.rank(*search, checkpoint=part.checkpoint, component=stage.component),
-                    [recipe.seed, progress.stage, start], again=mined_at is not None,
-                )  # fmt: skip
+                    again=mined_at is not None,
+                )
                 progress.mined_at = start
                 self._log({"mined queries": searched})
             batches = Batches(
@@ -293,7 +268,7 @@ class _Run:
                     self._validate(stage)
                 if step % recipe.save_every == 0 and not self._is_done(stage):
                     self._save()
-                if self._stopping.now():
+                if self.stops():
                     self._save()
                     return False
                 if self._is_done(stage):
@@ -338,7 +313,7 @@ class _Run:
 
         def write(state: Path) -> None:
             self._negatives.save(state)
-            save_state(state / "state.safetensors", session.model.weighers, learner.optimizer, random_states, counts)
+            save_state(state, session.model.weighers, learner.optimizer, random_states, counts)
 
         if_main(lambda: self._folder.save(self._progress, write))
 

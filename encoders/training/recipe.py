@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from encoders.backbone.lora import Lora
 from encoders.checkpoints.notes import as_json
+from encoders.models import SIDES
 from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
@@ -22,7 +23,6 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
 from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
 
-SIDES = get_args(Side)
 RECIPES = Path(__file__).parent.parent / "recipes"
 to_mapping = as_json
 """The recipe in JSON values, every default spelled out; ``parse`` reads it back."""
@@ -45,17 +45,16 @@ class Source:
     * ``collection`` (+ ``split``): a name of collections/, a YAML file, a BEIR or MS MARCO folder, ``ir_datasets:ID``
       (which needs no ``split`` where ID names one)
     * ``collection`` + ``topics`` + ``qrels``: the documents of the collection with Pyserini-style topics and judgements
-    * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids if ``collection`` is given too.
-      Two columns before these are a teacher's scores of positive and negative.
-    * ``examples``: JSON lines of BGE or Tevatron, with texts; or with ``collection`` those of sentence-transformers,
-      ``qid``, ``pos`` and ``neg`` by system, with ids
+    * ``examples: FILE.tsv``: MS MARCO's triples, ``query TAB positive TAB negative`` as texts; as ids if ``collection``
+      is given too. Two columns before these are a teacher's scores of positive and negative.
+    * ``examples: FILE.jsonl``: JSON lines of BGE or Tevatron, with texts; or with ``collection`` those of
+      sentence-transformers, ``qid``, ``pos`` and ``neg`` by system, with ids
     """
 
     collection: str | None = None
     split: str = "train"
     topics: Path | None = None
     qrels: Path | None = None
-    triples: Path | None = None
     examples: Path | None = None
     scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
     expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
@@ -77,7 +76,6 @@ class NegativeSource:
     # first and last, from 1; a higher first rank skips documents that are likely relevant but not judged
     ranks: tuple[int, int] = (1, 100)
     every: int | None = None  # self: steps between searches; None: only at the start
-    pool: int | None = None  # self, checkpoint: documents searched, drawn at random, with all positives; None: all
 
     def __post_init__(self) -> None:
         if (self.kind == "checkpoint") != (self.checkpoint is not None):
@@ -177,18 +175,6 @@ class Regularizer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageOptions:
-    """Options that one architecture gives its stages; an architecture that is not in ``STAGE_OPTIONS`` has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SparTermOptions(StageOptions):
-    """SparTerm's joint training."""
-
-    joint: bool = False  # objective: rank: train the gate as well, on L_rank + L_exp (Eq. 9)
-
-
-@dataclass(frozen=True, kw_only=True)
 class CoTraining:
     """SpaDE §3.3: examples that are hard for one component train the other one.
 
@@ -221,27 +207,25 @@ class Pruning:
     the search for the best weights and patience, as in the published code.
     """
 
-    gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
+    gamma: tuple[float, ...] = (0.7,)  # after the first window, the second ...; the last one stays (the paper's: 0.7)
     window: int  # steps
-    schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
-    cumulative: bool = False  # a pruned term stays pruned, as in the published code
 
     def __post_init__(self) -> None:
-        if self.window < 1 or not all(0 < gamma <= 1 for gamma in (*self.schedule, self.gamma)):
-            raise LearnedSparseError("'window' is at least 1, gamma a share of documents: 0 < gamma <= 1")
+        if self.window < 1 or not self.gamma or not all(0 < gamma <= 1 for gamma in self.gamma):
+            raise LearnedSparseError("'window' is at least 1, each gamma a share of documents: 0 < gamma <= 1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpaDEOptions(StageOptions):
-    """SpaDE's pointwise loss, co-training and corpus-level pruning."""
+class StageOptions:
+    """Options that only one architecture has (``ARCHITECTURE_OF_OPTION``)."""
 
-    pointwise: float = 0.0  # lambda of Eq. 12, added where the expansion is trained; the paper's is 1
+    joint: bool = False  # train the gate as well, on L_rank + L_exp (SparTerm Eq. 9)
+    pointwise: float = 0.0  # lambda of SpaDE's Eq. 12, added where the expansion is trained; the paper's is 1
     cotraining: CoTraining | None = None
     pruning: Pruning | None = None
 
 
-STAGE_OPTIONS: Mapping[str, type[StageOptions]] = {"spade": SpaDEOptions, "sparterm": SparTermOptions}
-"""Architecture to the options of its stages."""
+ARCHITECTURE_OF_OPTION = {"joint": "sparterm", "pointwise": "spade", "cotraining": "spade", "pruning": "spade"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +236,7 @@ class Stage:
     objective: str = "rank"  # or "mlm", masked-LM on documents; or one of the architecture: SparTerm's "gate" (Eq. 8)
     component: str | None = None  # rank: train and search with this component alone; None: the whole model
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
-    options: Mapping[str, Any] | StageOptions = field(default_factory=StageOptions)  # of ``STAGE_OPTIONS``
+    options: StageOptions = field(default_factory=StageOptions)
     steps: int
     batch_size: int  # queries of one step, over all processes
     micro_batch_size: int | None = None  # at most so many queries in a forward pass: less memory, the same gradient
@@ -289,18 +273,16 @@ class Stage:
         if self.objective != "rank" and (self.component or self.distillation):
             raise LearnedSparseError("'component' and 'distillation' go with objective: rank")
 
-    def problem(self, hard_negatives: int) -> str | None:
+    def problem(self, architecture: str, hard_negatives: int) -> str | None:
         """Why the stage cannot be computed or cannot learn, if it cannot."""
         rank, group = self.rank, self.rank.negatives_from
-        if isinstance(self.options, SparTermOptions) and self.options.joint and self.objective != "rank":
-            return "'joint' goes with objective: rank"
-        if isinstance(self.options, SpaDEOptions) and (self.options.cotraining or self.options.pruning):
-            if self.objective != "rank":
-                return "'cotraining' and 'pruning' go with objective: rank"
-            if self.options.cotraining and self.component is not None:
-                return "'cotraining' excludes 'component'; leave it out"
+        for name, its in ARCHITECTURE_OF_OPTION.items():
+            if getattr(self.options, name) and its != architecture:
+                return f"options: {name!r} is an option of {its}, not of {architecture}"
         if self.objective != "rank":
-            return None
+            return None if self.options == StageOptions() else "'options' go with objective: rank"
+        if self.options.cotraining and self.component is not None:
+            return "'cotraining' excludes 'component'; leave it out"
         if hard_negatives == 0 and (rank.loss == "pairwise" or self.distillation):
             return "the pairwise loss and distillation need hard negatives; set negatives: per_query"
         if rank.weight < 0 or (rank.weight == 0 and self.distillation is None):
@@ -310,11 +292,6 @@ class Stage:
         if (group or self.batch_size) == 1 and (hard_negatives == 0 or rank.loss == "hinge"):
             return "a batch of one query without hard negatives has nothing to rank against"
         return None
-
-
-def spade_options(stage: Stage) -> SpaDEOptions:
-    """The options of a stage of SpaDE; the stages of other architectures neither co-train nor prune."""
-    return stage.options if isinstance(stage.options, SpaDEOptions) else SpaDEOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,18 +352,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
-        kind, stages = STAGE_OPTIONS.get(self.architecture, StageOptions), []
         for stage in self.stages:
-            where = f"recipe {self.model}: stage {stage.name}"
-            options = {} if type(stage.options) is StageOptions else stage.options
-            if isinstance(options, Mapping):
-                if options and kind is StageOptions:
-                    raise LearnedSparseError(f"{where}: architecture {self.architecture} has no options of stages")
-                options = parse(kind, options, f"{where}: options")
-            stages.append(replace(stage, options=options))
-            if problem := stages[-1].problem(self.negatives_of(stage).count):
-                raise LearnedSparseError(f"{where}: {problem}")
-        object.__setattr__(self, "stages", tuple(stages))  # the recipe is frozen, its options are read here
+            if problem := stage.problem(self.architecture, self.negatives_of(stage).count):
+                raise LearnedSparseError(f"recipe {self.model}: stage {stage.name}: {problem}")
 
     def negatives_of(self, stage: Stage) -> Negatives:
         """The hard negatives of a stage."""
@@ -398,7 +366,12 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.yaml") if not path.name.startswith("_"))
 
 
-_RENAMED = {"head_learning_rate": "learning_rates: {head: RATE}", "quantization": "bits: BITS"}
+_RENAMED = {
+    "head_learning_rate": "learning_rates: {head: RATE}",
+    "quantization": "bits: BITS",
+    "triples": "examples: FILE.tsv",
+    "schedule": "gamma: [FIRST, ..., LAST]",
+}
 """Keys of earlier versions that resemble another key of today."""
 
 
@@ -481,21 +454,19 @@ def _path(name: str, folder: Path) -> Path:
 
 
 def data_source(spelling: str) -> dict[str, Any]:
-    """One ``--data``: ``FILE.tsv`` are text triples, ``FILE.jsonl`` examples, anything else ``COLLECTION[:SPLIT]``.
+    """One ``--data``: ``FILE.tsv`` and ``FILE.jsonl`` are examples with texts, anything else ``COLLECTION[:SPLIT]``.
 
     A collection may be followed by ``,run=FILE``, the run that hard negatives come from.
 
     >>> data_source("pydoc"), data_source("scifact:train"), data_source("triples.train.small.tsv")
-    ({'collection': 'pydoc'}, {'collection': 'scifact', 'split': 'train'}, {'triples': 'triples.train.small.tsv'})
+    ({'collection': 'pydoc'}, {'collection': 'scifact', 'split': 'train'}, {'examples': 'triples.train.small.tsv'})
     >>> data_source("scifact:train,run=bm25.txt")
     {'collection': 'scifact', 'split': 'train', 'run': 'bm25.txt'}
     """
     named, with_run, run = spelling.rpartition(",run=")
     if with_run:
         return {**data_source(named), "run": run}
-    if spelling.endswith((".tsv", ".tsv.gz")):
-        return {"triples": spelling}
-    if spelling.endswith(".jsonl"):
+    if spelling.endswith((".tsv", ".tsv.gz", ".jsonl")):
         return {"examples": spelling}
     name, colon, split = spelling.rpartition(":")
     if not colon or name == "ir_datasets" or "/" in split:
@@ -522,8 +493,7 @@ def recipe_splits(recipe: Recipe) -> dict[str, dict[str, tuple[str, ...]]]:
 def _source_split(source: Source) -> tuple[str, tuple[str, ...]]:
     """The split of ``source`` and those that its queries are taken from; topics and qrels are known by file name."""
     if source.collection is None:
-        file = source.triples or source.examples
-        return str(file and file.name), ()
+        return str(source.examples and source.examples.name), ()
     split, file = source.split, source.qrels or source.topics
     if file is not None:
         try:
@@ -552,7 +522,7 @@ def stated(settings: Any) -> Any:
     for each in dataclasses.fields(settings):
         value = getattr(settings, each.name)
         default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
-        if value != default and not (isinstance(default, StageOptions) and not stated(value)):
+        if value != default:
             values[each.name] = stated(value)
     return values
 

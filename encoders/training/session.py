@@ -31,7 +31,7 @@ from encoders.models import SIDES, architecture_named
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.negatives import Run, Vectors, best_documents
 from encoders.training.data.texts import TextStore
-from encoders.training.recipe import Recipe, Stage, spade_options
+from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
@@ -95,7 +95,7 @@ class Session:
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
         for stage in recipe.stages:  # an error in a later stage is raised at once
             self.use_settings(stage)
-            cotraining = spade_options(stage).cotraining
+            cotraining = stage.options.cotraining
             smallest = min(stage.batch_size, stage.batch_size if cotraining is None else cotraining.selected)
             if smallest < self.num_processes:
                 raise LearnedSparseError(

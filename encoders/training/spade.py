@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from encoders.models.objectives import Prunable
+from encoders.models.spade import SpaDE
 from encoders.training.data.batches import StepBatch, labels_of
-from encoders.training.learner import Learner, begin_stage, trained_parameters
-from encoders.training.objective import make_objective
-from encoders.training.recipe import CoTraining, SpaDEOptions, Stage, spade_options
+from encoders.training.learner import Learner
+from encoders.training.recipe import CoTraining, Pruning, Stage
 from encoders.training.session import Session, evaluating
-from learned_sparse.core.errors import LearnedSparseError
 
 COMPONENTS = ("weighting", "expansion")
 
 
-class CoLearner:
-    """Co-training: two learners, one for each component; examples that are hard for one train the other.
+class CoLearner(Learner):
+    """Co-training: examples that are hard for one component train the other.
 
     A step selects examples for both components, then updates both. The schedules of the stage run over selections.
     """
 
-    ranks = True
-
-    def __init__(self, stage: Stage, options: SpaDEOptions, session: Session, pruner: Pruner | None) -> None:
-        self._settings, self._session, self.pruner = options.cotraining or CoTraining(), session, pruner
-        model = session.model
-        alone = replace(options, cotraining=None)
-        component_stages = [replace(stage, component=name, options=alone) for name in COMPONENTS]
-        trained = [p for part in component_stages for p in trained_parameters(part, model, make_objective(part, model))]
-        self.parameters = list(dict.fromkeys(trained))
-        self.optimizer = begin_stage(stage, model, self.parameters)
-        self._learners = [Learner(part, session, None, self.optimizer) for part in component_stages]
+    def __init__(self, stage: Stage, session: Session, pruner: Pruner | None) -> None:
+        super().__init__(stage, session, pruner, COMPONENTS)
+        self._settings = stage.options.cotraining or CoTraining()
 
     def step(self, batch: StepBatch) -> dict[str, float]:
         """Select from ``batch`` and update both components; returns the values to log, by component and over both.
@@ -48,16 +37,16 @@ class CoLearner:
         logs: list[dict[str, float]] = []
         if self._settings.share < 1:
             losses = self._losses(batch)
-            for learner, own, others in zip(self._learners, losses, reversed(losses), strict=True):
+            for name, own, others in zip(COMPONENTS, losses, reversed(losses), strict=True):
                 selected = [batch.examples[index] for index in hardest(others, self._settings.selected)]
-                values = _averaged([learner.step(batch, update) for update in batch.cut(selected)])
+                values = _averaged([self.update(batch.step, update, name) for update in batch.cut(selected)])
                 logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
         else:
             steps = []
             for update in batch.updates:
-                with self._counting():
-                    steps.append([learner.step(batch, update) for learner in self._learners])
-            logs += [_averaged(of_learner) for of_learner in zip(*steps, strict=True)]
+                with self.counting():
+                    steps.append([self.update(batch.step, update, name) for name in COMPONENTS])
+            logs += [_averaged(of_component) for of_component in zip(*steps, strict=True)]
         named = {
             f"{name}_{key}": value
             for name, values in zip(COMPONENTS, logs, strict=True)
@@ -65,23 +54,20 @@ class CoLearner:
         }
         return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
 
-    def _counting(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.pruner is None else self.pruner.counting()
-
     def _losses(self, batch: StepBatch) -> list[Tensor]:
         """The losses of each component on all examples, without dropout; a query is ranked against its update."""
-        losses: list[list[Tensor]] = [[] for _ in self._learners]
+        losses: list[list[Tensor]] = [[] for _ in COMPONENTS]
         for update in batch.updates:
-            with evaluating(self._session.model.weighers), torch.no_grad(), self._counting():
-                for learner, of_learner in zip(self._learners, losses, strict=True):
-                    parts = [learner.outputs(micro) for micro in update.micro_batches]
+            with evaluating(self._session.model.weighers), torch.no_grad(), self.counting():
+                for (component, objective), of_component in zip(self.objectives.items(), losses, strict=True):
+                    parts = [self.outputs(component, micro) for micro in update.micro_batches]
                     outputs = {
                         name: torch.cat(self._session.gather(torch.cat([part[name] for part in parts])))
                         for name in parts[0]
                     }
-                    values = learner.objective.losses(outputs, labels_of(update.examples)).values()
-                    of_learner.append(torch.stack(list(values)).sum(dim=0))
-        return [torch.cat(of_learner) for of_learner in losses]
+                    values = objective.losses(outputs, labels_of(update.examples)).values()
+                    of_component.append(torch.stack(list(values)).sum(dim=0))
+        return [torch.cat(of_component) for of_component in losses]
 
 
 def hardest(losses: Tensor, count: int) -> list[int]:
@@ -105,12 +91,9 @@ class Pruner:
     documents, one after the other, count it once, with the union of their terms.
     """
 
-    def __init__(self, stage: Stage, document: Prunable | None, total: Callable[[Tensor], Tensor]) -> None:
-        """``document``: the document side; None if its architecture cannot prune. ``total`` sums over processes."""
-        pruning = spade_options(stage).pruning
-        if pruning is None or document is None:
-            raise LearnedSparseError(f"stage {stage.name}: pruning: this architecture cannot prune terms; SpaDE can")
-        self._settings, self._document, self._total = pruning, document, total
+    def __init__(self, settings: Pruning, document: SpaDE, total: Callable[[Tensor], Tensor]) -> None:
+        """``total`` sums over processes."""
+        self._settings, self._document, self._total = settings, document, total
         self._pending: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of input_ids, which the value keeps alive
         self._counts: Tensor | None = None
         self._documents = 0
@@ -118,7 +101,8 @@ class Pruner:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Count every batch of documents that passes through the components in the ``with`` block."""
-        hooks = [part.register_forward_hook(self._add_support) for part in self._document.unpruned.values()]
+        parts: Any = self._document.components.values()
+        hooks = [part.unpruned.register_forward_hook(self._add_support) for part in parts]
         try:
             yield
         finally:
@@ -147,12 +131,12 @@ class Pruner:
         documents = self._total(torch.tensor(self._documents, device=self._counts.device))
         shares = self._total(self._counts).cpu().double() / documents.cpu()  # Apple GPUs have no float64
         self._counts, self._documents = None, 0
-        pruned = self._document.set_frequencies(shares, gamma, cumulative=self._settings.cumulative)
+        pruned = self._document.pruning.update(shares, gamma)
         return {"gamma": gamma, "pruned_terms": float(pruned)}, windows == 1 or gamma < self._gamma(windows - 1)
 
     def _gamma(self, windows: int) -> float:
         """Gamma after that many windows, from 1."""
-        return [*self._settings.schedule, self._settings.gamma][:windows][-1]
+        return self._settings.gamma[:windows][-1]
 
     def tensors(self) -> dict[str, Tensor]:
         """The counts of the unfinished window, summed over processes; every process has to call it."""

@@ -9,14 +9,15 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -29,7 +30,7 @@ from learned_sparse.core.settings import parse
 _logger = logging.getLogger(__name__)
 
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
-_LOCATIONS = {"collection", "topics", "qrels", "triples", "examples", "run", "scores", "expanded"}
+_LOCATIONS = {"collection", "topics", "qrels", "examples", "run", "scores", "expanded"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
 _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 """Logged values that the progress bar shows, and their formats."""
@@ -191,7 +192,7 @@ class Journal:
 
 
 def save_state(
-    path: Path,
+    folder: Path,
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     random_states: Tensor,
@@ -201,23 +202,29 @@ def save_state(
 
     ``random_states`` has one row of ``random_state`` for each process.
     """
-    content = {f"weights/{name}": tensor for name, tensor in _tensors(module).items()}
+    content = {"random_states": random_states, **{f"counts/{name}": tensor for name, tensor in counts.items()}}
     for number, state in optimizer.state_dict()["state"].items():
         content |= {f"optimizer/{number}/{name}": tensor for name, tensor in state.items()}
-    content |= {f"counts/{name}": tensor for name, tensor in counts.items()}
-    _save(path, {**content, "random_states": random_states})
+    save_model(module, str(folder / "weights.safetensors"))
+    save_file({name: tensor.contiguous() for name, tensor in content.items()}, folder / "state.safetensors")
 
 
 def load_state(
-    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, process: int, processes: int
+    folder: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    process: int,
+    processes: int,
 ) -> dict[str, Tensor]:
     """Restore weights, optimizer and random numbers of a saved state; returns its ``counts``.
 
     With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
     results differ, and a warning says so.
     """
-    content = _load(path)
-    _put(_part(content, "weights/"), module, path)
+    load_weights(folder / "weights.safetensors", module)
+    with _readable(folder / "state.safetensors") as path:
+        content = load_file(path)
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _part(content, "optimizer/").items():
         number, _, name = key.partition("/")
@@ -228,7 +235,7 @@ def load_state(
         _logger.warning(
             "%s: saved with another number of processes or on another kind of device; its random numbers are not "
             "restored, and the weights will differ from those of an undisturbed run",
-            path,
+            folder,
         )
     return _part(content, "counts/")
 
@@ -236,42 +243,22 @@ def load_state(
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write the tensors of ``module`` as safetensors, whole or not at all."""
     with new_file(path) as temporary:
-        _save(temporary, _tensors(module))
+        save_model(module, str(temporary))
 
 
 def load_weights(path: Path, module: nn.Module) -> None:
     """Put the tensors of ``path`` into ``module``."""
-    _put(_load(path), module, path)
+    with _readable(path):
+        load_model(module, path)
 
 
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Every tensor of ``state_dict``, once: a tensor shared under several names has the first of them."""
-    tensors: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        tensors.setdefault(id(tensor), (name, tensor))
-    return dict(tensors.values())
-
-
-def _put(saved: Mapping[str, Tensor], module: nn.Module, path: Path) -> None:
-    tensors = _tensors(module)
-    if {name: saved[name].shape for name in saved} != {name: tensors[name].shape for name in tensors}:
-        raise LearnedSparseError(f"{path}: the weights of another model; start again with --overwrite")
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor.copy_(saved[name])
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except (SafetensorError, OSError, RuntimeError) as error:  # RuntimeError: the weights of another model
+        raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
 
 
 def _part(content: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}
-
-
-def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    try:
-        content: dict[str, Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
-    return content

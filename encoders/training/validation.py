@@ -25,7 +25,6 @@ from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import run_file
 from learned_sparse.core.records import EXPANDED, Document, Query
 
 if TYPE_CHECKING:
@@ -114,9 +113,7 @@ class Validator:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
         else:
             queries = [Query(id, text) for id, text in self._queries.items()]
-            digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
-            path = run_file(collection.name, f"validation-{digest}", "bm25")  # other queries have another file
-            found = bm25_run(queries, documents, settings.bm25, collection=collection.name, run=path)
+            found, _ = bm25_run(queries, documents, settings.bm25, collection=collection.name, split="validation")
             run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = TextStore(chain(documents(), extra), keep=ids)

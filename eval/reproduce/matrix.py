@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from encoders.checkpoints.notes import NOTES, read_notes
-from encoders.training import Recipe, load_recipe, recipe_splits
+from encoders.training.recipe import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, Claim
 from learned_sparse.collections.collection import data_root, load_collection, split_names

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from encoders.checkpoints.notes import NOTES, read_notes
-from encoders.training import Recipe, data_source, load_recipe, stated
+from encoders.training.recipe import Recipe, data_source, load_recipe, stated
 from eval.reproduce.matrix import (
     BestOfRow,
     BM25Row,
@@ -669,7 +669,7 @@ def _training_files(recipe: Recipe, made: Iterable[Step]) -> tuple[Path, ...]:
     files: list[Path] = [Path(recipe.backbone)] if Path(recipe.backbone).is_dir() else []
     read: list[Target] = []
     for part in recipe.data:
-        given = (part.triples, part.topics, part.qrels, part.run, part.expanded, part.examples, part.scores)
+        given = (part.examples, part.topics, part.qrels, part.run, part.expanded, part.scores)
         files += [path for path in given if path]
         read += [target(part.collection, "" if part.topics else part.split)] if part.collection else []
     if recipe.validation:

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from encoders.training import data_source, load_recipe, to_mapping
+from encoders.training.recipe import data_source, load_recipe, to_mapping
 from eval.reproduce.leaderboard.pages import write_report
 from eval.reproduce.leaderboard.results import write_leaderboard
 from eval.reproduce.matrix import (
@@ -192,9 +192,9 @@ def _limit(values: dict[str, Any] | None, **limits: int) -> None:
 
 
 def _cut_source(source: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
-    if source["triples"]:
-        source["triples"] = made_up.triples(ids=source["collection"] is not None)
-    if source["examples"]:
+    if (source["examples"] or "").endswith(".tsv"):
+        source["examples"] = made_up.triples(ids=source["collection"] is not None)
+    elif source["examples"]:
         source |= made_up.scored_examples()
     if source["collection"]:
         folder = Path(made_up.collection(source["collection"]))

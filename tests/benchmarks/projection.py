@@ -14,7 +14,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from encoders.encoding.model import new_model
-from encoders.training import Recipe, Stage, load_recipe, spade_options
+from encoders.training.recipe import Recipe, Stage, load_recipe
 from learned_sparse.core.encoder import Side
 from tests.benchmarks.shapes import bert_base
 
@@ -103,7 +103,7 @@ def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
     documents = 1 + (stage.negatives or recipe.negatives).count
     example = costs.operations["query"] + documents * costs.operations["document"]
     passes = 3.0 + recipe.gradient_checkpointing
-    if (cotraining := spade_options(stage).cotraining) is not None:
+    if (cotraining := stage.options.cotraining) is not None:
         # forward for all by both components, then two selections of the share
         return cotraining.select_from * example * (2 + 2 * cotraining.share * passes)
     return stage.batch_size * example * passes

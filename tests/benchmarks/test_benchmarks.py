@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from encoders.training import load_recipe
+from encoders.training.recipe import load_recipe
 from tests.benchmarks import encoding, engines, indexing, memory, quality, run, startup, training
 
 NO_JAVA = {"head", "memory", "training"}

@@ -19,8 +19,8 @@ from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.vocabulary_head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
-from encoders.training import Stage
 from encoders.training.learner import make_optimizer
+from encoders.training.recipe import Stage
 from tests.benchmarks.encoding import unfit
 from tests.benchmarks.run import child, median_ratio
 from tests.benchmarks.shapes import SMALL, TINY, passages

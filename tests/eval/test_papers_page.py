@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.training import load_recipe
+from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import known_matrices, load_matrix
 from tests.test_readme import run_all
 from tests.tiny_models import WORDS, save_classifier, save_tiny

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import torch
 
-from encoders.teach import scoring
+from encoders.teach import __main__ as teach
 from eval.reproduce import runner
 from tests.reliability.processes import ForkedProcess
 
 MODULES = (
-    "encoders.teach.__main__", "encoders.train", "encoders.training", "encoders.encoding.encoder", "eval.costs",
+    "encoders.train", "encoders.training.recipe", "encoders.encoding.encoder", "eval.costs",
     "eval.evaluate", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.steps", "learned_sparse.encode.__main__",
     "learned_sparse.export.__main__", "learned_sparse.index.__main__", "learned_sparse.jsonvector.__main__",
@@ -33,7 +33,7 @@ for name in IMPORTED_BY_PYSERINI:
         importlib.import_module(name)
 torch.set_num_threads(1)
 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
-scoring.BLOCK = 16  # several blocks
+teach.BLOCK = 16  # several blocks
 runner.subprocess = SimpleNamespace(  # type: ignore[attr-defined]
     Popen=ForkedProcess, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT
 )

@@ -12,8 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.training import load_recipe
-from encoders.training.recipe import RECIPES
+from encoders.training.recipe import RECIPES, load_recipe
 from eval.reproduce.matrix import MATRICES, load_matrix
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions

@@ -18,7 +18,7 @@ from encoders.training.data.examples import Example, Examples
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores, text_key
-from encoders.training.recipe import MaxLength, Negatives, Source, Stage, spade_options
+from encoders.training.recipe import MaxLength, Negatives, Source, Stage
 from learned_sparse.collections.documents import OnBadLine
 
 
@@ -97,7 +97,7 @@ class Batches:
         """``number`` of the stage, from 0."""
         self._sources, self._stage, self._tokenizer, self._max_length = sources, stage, tokenizer, max_length
         self._sampler, self._seed = Sampler([len(part) for part in sources], seed=seed * 1000 + number), [seed, number]
-        cotraining = spade_options(stage).cotraining
+        cotraining = stage.options.cotraining
         self._step_size = stage.batch_size if cotraining is None else cotraining.select_from
         self._process, self._processes, self._device = process, processes, device or torch.device("cpu")
 

@@ -21,11 +21,10 @@ from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
-from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.lines import text_lines
 
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
 _LARGEST = float(np.finfo(np.float32).max)
-_PICKLES = frozenset({".pkl", ".pickle", ".pt", ".pth"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ class TeacherScores:
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         digest = hashlib.blake2b(digest_size=16)
         for file in files:
-            for query, document, score in _triples(file):
+            for query, document, score in (_of_parquet if file.suffix == ".parquet" else _of_lines)(file):
                 keys.append(_key(query, document))
                 scores.append(score)
             digest.update(sha256(file).encode())
@@ -234,10 +233,8 @@ class TeacherScores:
 def finite(value: object, where: str) -> float:
     """A score; ``LearnedSparseError`` if it is no finite number, also in fp32."""
     try:
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        plain = plain or (isinstance(value, str) and value.isascii() and "_" not in value)
-        score = float(value) if plain else math.nan  # type: ignore[arg-type]
-    except (ValueError, OverflowError):
+        score = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not abs(score) <= _LARGEST:
         raise LearnedSparseError(f"{where}: score {str(value)[:40]!r} is not a finite number (of fp32)")
@@ -248,33 +245,16 @@ def _key(query: str, document: str) -> int:
     return text_key(f"{query}\t{document}")
 
 
-def _triples(file: Path) -> Iterator[tuple[str, str, float]]:
-    suffixes = {suffix.lower() for suffix in file.suffixes}
-    if suffixes & _PICKLES:
-        raise LearnedSparseError(
-            f"{file}: loading a pickle can run code, so none is read; where you trust the file, write its scores as "
-            "lines of query, tab, document, tab, score"
-        )
-    return _of_parquet(file) if file.suffix == ".parquet" else _of_lines(file)
-
-
 def _of_lines(file: Path) -> Iterator[tuple[str, str, float]]:
-    for number, line in raw_lines(file):
-        if not line.strip():
-            continue
-        where = f"{file}:{number}"
-        try:
-            columns = line.decode("utf-8-sig").split()
-        except UnicodeDecodeError as error:
-            raise LearnedSparseError(f"{where}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
-        if len(columns) == 3:
-            yield columns[0], columns[1], finite(columns[2], where)
-        elif len(columns) == 6:
-            yield columns[0], columns[2], finite(columns[4], where)
-        else:
+    for number, line in text_lines(file):
+        columns = line.split()
+        if len(columns) not in (3, 6):
             raise LearnedSparseError(
-                f"{where}: {len(columns)} columns; expected query, document, score, or the six columns of a TREC run"
+                f"{file}:{number}: {len(columns)} columns; expected query, document, score, or the six columns of a "
+                "TREC run"
             )
+        query, document, score = columns if len(columns) == 3 else (columns[0], columns[2], columns[4])
+        yield query, document, finite(score, f"{file}:{number}")
 
 
 def _of_parquet(file: Path) -> Iterator[tuple[str, str, float]]:

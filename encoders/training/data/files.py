@@ -7,9 +7,8 @@ import hashlib
 import itertools
 import logging
 import math
-import re
 from array import array
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,15 +20,10 @@ from encoders.training.data.examples import Candidates, Example, Examples, Judge
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.lines import BadLineError, json_object, raw_lines
+from learned_sparse.core.lines import BadLineError, decode, json_object, raw_lines
 
-_BYTE_ORDER_MARK = "\ufeff"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FORMS = "query, pos, neg (BGE); query, positive_passages, negative_passages (Tevatron); qid, pos, neg by system"
-_IDS = re.compile(rb"\d+\t\d+\t\d+\n")
-_CHUNK_LINES = 2_000_000
-_CHUNK_BYTES = 1 << 24
-_MAX_ID = 2**30
-"""Ids must be smaller: 8 bytes for each possible id are held."""
 _logger = logging.getLogger(__name__)
 
 
@@ -65,10 +59,7 @@ class ExampleFile(Examples):
         """``scores``: a teacher's, by id."""
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
         self.settings, self.scored = checked(path, settings), scores is not None
-        columns = None
-        if queries is not None and texts is not None and scores is None and path.suffix == ".tsv":
-            columns = index_of(path, queries, texts)
-        self._offsets, self._keys, empty = columns or self._index()
+        self._offsets, self._keys, empty = self._index()
         if empty:
             unscored = " or without a score" if scores is not None else ""
             _logger.warning("%s: left out %d triples with an empty text%s", path, empty, unscored)
@@ -177,22 +168,28 @@ class ExampleFile(Examples):
 
         ``where`` opens error messages.
         """
-        line = _of_json(content, where) if self._path.suffix == ".jsonl" else _of_columns(content, where)
-        documents, scores = (*line.positives, *line.negatives), line.scores
+        try:
+            parsed = _of_json(content) if self._path.suffix == ".jsonl" else _of_columns(content)
+        except BadLineError as error:
+            raise LearnedSparseError(f"{where}: {error}") from None
+        query = str(parsed[0]).strip()
+        all_positives, all_negatives = ([str(text).strip() for text in texts] for texts in parsed[1:3])
+        documents, scores = [*all_positives, *all_negatives], [finite(score, where) for score in parsed[3]]
         if self._texts is not None and self._queries is not None:
-            check_known(where, "query", [line.query], self._queries)
-            check_known(where, "document", documents, self._texts)
+            for kind, ids, known in (("query", [query], self._queries), ("document", documents, self._texts)):
+                if missing := next((id for id in ids if id not in known), None):
+                    raise LearnedSparseError(f"{where}: {kind} {missing!r} is not in the collection")
         if self._scores is not None:
-            scores = tuple(self._scores.of(line.query, documents).tolist())
+            scores = self._scores.of(query, documents).tolist()
         kept = [
             bool(self._text(document).strip()) and not math.isnan(score)
             for document, score in zip(documents, scores or (0.0,) * len(documents), strict=True)
         ]
-        positives = tuple(itertools.compress(line.positives, kept))
-        negatives = tuple(itertools.compress(line.negatives, kept[len(line.positives) :]))
-        if not self._query(line).strip() or not positives or (not negatives and self._path.suffix == ".tsv"):
-            return None
-        return Line(line.query, positives, negatives, tuple(itertools.compress(scores, kept)))
+        positives = tuple(itertools.compress(all_positives, kept))
+        negatives = tuple(itertools.compress(all_negatives, kept[len(all_positives) :]))
+        line = Line(query, positives, negatives, tuple(itertools.compress(scores, kept)))
+        empty = not self._query(line).strip() or not positives or (not negatives and self._path.suffix == ".tsv")
+        return None if empty else line
 
 
 def checked(path: Path, settings: Negatives) -> Negatives:
@@ -206,126 +203,37 @@ def checked(path: Path, settings: Negatives) -> Negatives:
     return settings
 
 
-def _of_columns(content: bytes, where: str) -> Line:
-    """Three columns, or five with the scores first, without white space at their ends."""
-    try:
-        columns = [column.strip() for column in content.decode("utf-8").lstrip(_BYTE_ORDER_MARK).split("\t")]
-    except UnicodeDecodeError as error:
-        raise LearnedSparseError(f"{where}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+def _of_columns(content: bytes) -> tuple[Any, ...]:
+    """Query, positives, negatives and scores of three columns, or of five with the scores first."""
+    columns = [column.strip() for column in decode(content.removeprefix(_BYTE_ORDER_MARK)).split("\t")]
     if len(columns) not in (3, 5):
-        raise LearnedSparseError(
-            f"{where}: {len(columns)} columns; expected query, positive, negative between tabs, "
+        raise BadLineError(
+            f"{len(columns)} columns; expected query, positive, negative between tabs, "
             "or before them the teacher's scores of positive and negative"
         )
     *scores, query, positive, negative = columns
-    return Line(query, (positive,), (negative,), tuple(finite(score, where) for score in scores))
+    return query, [positive], [negative], scores
 
 
-def _of_json(content: bytes, where: str) -> Line:
-    """One of the three published forms."""
+def _of_json(content: bytes) -> tuple[Any, ...]:
+    """Query, positives, negatives and scores of one of the three published forms."""
+    record, scores = json_object(content.removeprefix(_BYTE_ORDER_MARK)), list[Any]()
     try:
-        record = json_object(content.removeprefix(b"\xef\xbb\xbf"))
-        query, scores = record.get("query"), list[Any]()
         if "positive_passages" in record:
-            positives, negatives = (
-                [_passage(passage) for passage in _list(record, key, dict)]
-                for key in ("positive_passages", "negative_passages")
-            )
-        elif "qid" in record and isinstance(record.get("neg"), dict):
-            query, positives = record["qid"], _strings(record, "pos")  # each negative once, whatever systems found it
-            negatives = list(dict.fromkeys(id for system in record["neg"] for id in _strings(record["neg"], system)))
-        elif "query" in record and "pos" in record:
-            positives, negatives = _strings(record, "pos"), _strings(record, "neg")
+            query, keys = record["query"], ("positive_passages", "negative_passages")
+            positives, negatives = ([f"{p.get('title') or ''} {p['text']}" for p in record[key]] for key in keys)
+        elif "qid" in record and isinstance(record["neg"], dict):  # each negative once, whatever systems found it
+            query, positives = record["qid"], record["pos"]
+            negatives = list(dict.fromkeys(id for ids in record["neg"].values() for id in ids))
+        else:
+            query, positives, negatives = record["query"], record["pos"], record["neg"]
             if record.get("pos_scores") is not None or record.get("neg_scores") is not None:
-                scores = [*_list(record, "pos_scores", object), *_list(record, "neg_scores", object)]
+                scores = [*record["pos_scores"], *record["neg_scores"]]
                 if len(record["pos_scores"]) != len(positives) or len(scores) != len(positives) + len(negatives):
                     raise BadLineError("pos_scores and neg_scores are not as long as pos and neg")
-        else:
-            raise BadLineError(f"keys {', '.join(sorted(record))[:80]}; expected {_FORMS}")
-        if not isinstance(query, str | int):
-            raise BadLineError("the query is not a text")
-    except BadLineError as error:
-        raise LearnedSparseError(f"{where}: {error}") from None
-    return Line(str(query).strip(), tuple(positives), tuple(negatives), tuple(finite(score, where) for score in scores))
-
-
-def _list(record: Mapping[str, Any], key: str, kind: Any) -> list[Any]:
-    values = record.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise BadLineError(f"{key} is not a list of {'passages' if kind is dict else 'texts, ids or scores'}")
-    return values
-
-
-def _strings(record: Mapping[str, Any], key: str) -> list[str]:
-    return [str(value).strip() for value in _list(record, key, str | int)]
-
-
-def _passage(passage: Mapping[str, Any]) -> str:
-    """Tevatron's: a text with its title before it."""
-    if not isinstance(passage.get("text"), str):
-        raise BadLineError("a passage has no text")
-    return f"{passage.get('title') or ''} {passage['text']}".strip()
-
-
-def index_of(
-    path: Path, queries: Mapping[str, str], texts: TextStore
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int] | None:
-    """``ExampleFile._index`` of whole-number ids in columns, because MS MARCO's triples are 400 million lines.
-
-    None for a file of anything but whole numbers. Raises if ``queries`` or ``texts`` do not hold one of the ids.
-    """
-    import pandas as pd
-
-    columns = _read_ids(path)
-    if columns is None:
-        return None
-
-    def by_id(ids: npt.NDArray[np.int32], kind: str, known: Container[str], value: Callable[[str], int]) -> Any:
-        """``value`` by id, ``(largest id + 1,)``."""
-        values = np.zeros(int(ids.max()) + 1, np.uint64)
-        numbers = pd.unique(ids.ravel()).tolist()
-        check_known(str(path), kind, map(str, numbers), known)
-        for number in numbers:
-            values[number] = value(str(number))
-        return values
-
-    ends, size = [np.zeros(1, np.int64)], 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            ends.append(np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + (size + 1))
-            size += len(chunk)
-    offsets = np.concatenate(ends)[: columns.shape[1]]
-    usable = by_id(columns[0], "query", queries, lambda id: bool(queries[id].strip())).astype(bool)[columns[0]]
-    has_text = by_id(columns[1:], "document", texts, lambda id: bool(texts[id].strip())).astype(bool)
-    usable &= has_text[columns[1:]].all(axis=0)
-    keys = by_id(columns[0], "query", queries, text_key)[columns[0]]
-    return offsets[usable], keys[usable], int((~usable).sum())
-
-
-def check_known(where: str, kind: str, ids: Iterable[str], known: Container[str]) -> None:
-    """Raise if one of ``ids`` is not in ``known``."""
-    if missing := next((id for id in ids if id not in known), None):
-        raise LearnedSparseError(f"{where}: {kind} {missing!r} is not in the collection")
-
-
-def _read_ids(path: Path) -> npt.NDArray[np.int32] | None:
-    """Query, positive and negative ``(3, lines)``."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        if not _IDS.fullmatch(file.readline(100)):
-            return None
-    import pandas as pd
-
-    options: dict[str, Any] = {"sep": "\t", "header": None, "index_col": False, "dtype": np.int64}
-    options |= {"na_filter": False, "skip_blank_lines": False, "chunksize": _CHUNK_LINES, "lineterminator": "\n"}
-    parts = []
-    try:
-        for frame in pd.read_csv(path, **options):
-            ids = frame.to_numpy()
-            if ids.shape[1] != 3 or ids.min() < 0 or ids.max() >= _MAX_ID:
-                return None
-            parts.append(ids.astype(np.int32).T)
-    except ValueError:  # pandas' ParserError too
-        return None
-    return np.concatenate(parts, axis=1)
+        lists = isinstance(positives, list) and isinstance(negatives, list)
+        if not lists or not all(isinstance(text, str | int) for text in (query, *positives, *negatives)):
+            raise TypeError("texts are text, and in lists")
+    except (AttributeError, KeyError, TypeError) as error:
+        raise BadLineError(f"not of a known form ({type(error).__name__}: {error}); expected {_FORMS}") from None
+    return query, positives, negatives, scores

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, read_json, run_file, write_json
+from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, run_file
 from learned_sparse.core.records import EXPANDED, Document, Query
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
@@ -74,7 +74,7 @@ class NegativeSampler:
         """The next step at which mining may be due; ``steps``, the end of the stage, if there is none before."""
         return steps if self._every is None else min(steps, (step // self._every + 1) * self._every)
 
-    def mine(self, rank: Rank, seed: Sequence[int], *, again: bool = False) -> int:
+    def mine(self, rank: Rank, *, again: bool = False) -> int:
         """Take the candidates from the results of ``rank``, with ``again`` only those of the trained model.
 
         Every process takes part in the search. Returns the number of queries searched.
@@ -84,8 +84,8 @@ class NegativeSampler:
             part = self.settings.parts[index]
             if again and part.kind != "self":
                 continue
-            queries, pool = search_pool(examples, part, [*seed, number, *([index] if index else [])])
-            run = rank(part, queries, pool, part.ranks[1] + 1)  # one more, because the positive is removed
+            queries = [Query(id, examples.queries[id]) for id in examples.positives]
+            run = rank(part, queries, examples.texts, part.ranks[1] + 1)  # one more, because the positive is removed
             if_main(functools.partial(write_run, path, run, "mined"))
             self._use(number, index)
             count += len(queries)
@@ -123,9 +123,8 @@ class NegativeSampler:
                 )
         elif part.kind == "bm25":
             collection, _, split = source.name.partition("/")
-            where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            run = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, run=where)
+            run, where = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, split=split)
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "
@@ -156,53 +155,34 @@ def hard_negatives(run: Run, examples: JudgedExamples, negatives: NegativeSource
 
 
 def bm25_run(
-    queries: Sequence[Query], texts: Callable[[], Iterable[Document]], depth: int, *, collection: str, run: Path
-) -> Run:
-    """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4); the file ``run`` keeps the results.
+    queries: Sequence[Query], texts: Callable[[], Iterable[Document]], depth: int, *, collection: str, split: str
+) -> tuple[Run, Path]:
+    """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4): the hits, and the file that keeps them.
 
-    Documents are indexed without their expansion text, so that all models get the same candidates. JSON files beside
-    the run and beside the index of ``collection`` name what they were made from; if it has changed, the texts are
-    indexed and the queries searched again.
+    Documents are indexed without their expansion text, so that all models get the same candidates. The file is named
+    after a hash of queries, texts and depth: whoever searches the same finds it there.
     """
-    index = index_folder(collection, TRAINING_INDEX)
-    digests = {"texts": hashlib.blake2b(digest_size=16), "queries": hashlib.blake2b(digest_size=16)}
-    for document in texts():
-        plain = document.text.partition(EXPANDED)[0]
-        digests["texts"].update(f"{document.id}\0{plain}\0".encode("utf-8", "surrogatepass"))
-    asked = "\0".join(f"{query.id}\0{query.text}" for query in queries)
-    digests["queries"].update(asked.encode("utf-8", "surrogatepass"))
-    made_from = {"depth": depth, **{name: digest.hexdigest() for name, digest in digests.items()}}
+    digest = hashlib.blake2b(str(depth).encode(), digest_size=8)
 
-    def make(path: Path, source: Mapping[str, object], write: Callable[[], object]) -> None:
-        notes = path.with_suffix(".json")
-        if not (path.exists() and notes.exists() and read_json(notes) == source):
-            notes.unlink(missing_ok=True)
-            write()
-            write_json(notes, source)
+    def plain_texts() -> Iterator[Document]:
+        return (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
+
+    for record in (*queries, *plain_texts()):
+        digest.update(f"\0{record.id}\0{record.text}".encode("utf-8", "surrogatepass"))
+    run, index = run_file(collection, f"{split}-{digest.hexdigest()}", "bm25"), index_folder(collection, TRAINING_INDEX)
 
     def search() -> None:
         from learned_sparse.index.build import build_bm25_index
         from learned_sparse.lucene.searchers import search_bm25
 
-        documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
-        make(index, {"texts": made_from["texts"]}, lambda: build_bm25_index(documents, index, overwrite=True))
-        write_run(run, search_bm25(index, list(queries), depth), "bm25")
-
-    def search_once() -> None:
         with locked(index.with_name(f"{index.name}.search"), wait=True):  # another training may be searching here
-            make(run, made_from, search)
+            if not run.exists():
+                build_bm25_index(plain_texts(), index, overwrite=True)
+                write_run(run, search_bm25(index, queries, depth), "bm25")
+                shutil.rmtree(index)
 
-    if_main(search_once)
-    return read_run(run)
-
-
-def search_pool(
-    examples: JudgedExamples, negatives: NegativeSource, seed: Sequence[int]
-) -> tuple[list[Query], TextStore]:
-    """The queries and documents of one mining, drawn with ``seed``."""
-    positives = [id for ids in examples.positives.values() for id in ids]
-    pool = draw(examples.texts.ids, negatives.pool, positives, seed)
-    return [Query(id, examples.queries[id]) for id in examples.positives], TextStore(examples.texts, keep=set(pool))
+    if_main(search)
+    return read_run(run), run
 
 
 def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Sequence[int]) -> list[str]:

@@ -39,7 +39,7 @@ class LoadedSource:
 def load_source(source: Source, negatives: Negatives, stores: TextStores | None = None) -> LoadedSource:
     """Read one source, its documents from ``stores``; hard negatives that must be searched are added later."""
     _check(source)
-    path, stores = source.triples or source.examples, stores or TextStores()
+    path, stores = source.examples, stores or TextStores()
     examples: Examples
     if source.collection is None and path is not None:
         examples = ExampleFile(path, negatives)
@@ -63,15 +63,12 @@ def load_source(source: Source, negatives: Negatives, stores: TextStores | None 
 
 def _check(source: Source) -> None:
     """Raise if the values contradict each other."""
-    path = source.triples or source.examples
     problems = {
-        "a source needs 'collection', 'triples' or 'examples'": source.collection is None and path is None,
-        "'triples' and 'examples' are two sources; make a list entry of each": source.triples and source.examples,
-        f"{path}: 'examples' are JSON lines (.jsonl), 'triples' are columns (.tsv)": path is not None
-        and (path.suffix == ".jsonl") != (source.examples is not None),
+        "a source needs 'collection' or 'examples'": source.collection is None and source.examples is None,
         "texts have no ids to join 'expanded' or 'scores' by; train on triples of ids": source.collection is None
         and (source.expanded or source.scores),
-        "'topics' and 'qrels' go together": path is None and (source.topics is None) != (source.qrels is None),
+        "'topics' and 'qrels' go together": source.examples is None
+        and (source.topics is None) != (source.qrels is None),
     }
     for problem, is_so in problems.items():
         if is_so:

@@ -12,7 +12,7 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 from encoders.checkpoints.notes import read_notes
-from encoders.training import CoTraining
+from encoders.training.recipe import CoTraining
 from eval.measures import PerQuery
 from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings, judged_claims
 from eval.reproduce.matrix import Column, PublishedRow, RecipeRow, SystemRow, columns_of_average, seeds_of

@@ -15,7 +15,7 @@ from learned_sparse.core.errors import LearnedSparseError
 RECIPE = {
     "model": "splade",
     "backbone": "prajjwal1/bert-tiny",
-    "data": [{"collection": "scifact", "split": "train"}, {"triples": "/mnt/secret/triples.tsv"}],
+    "data": [{"collection": "scifact", "split": "train"}, {"examples": "/mnt/secret/triples.tsv"}],
 }
 
 
@@ -28,7 +28,7 @@ def test_the_command_exports_with_a_card(tiny_bert: Path, tmp_path: Path) -> Non
     assert card.data.library_name == "sentence-transformers"
     assert (card.data.license, card.data.base_model) == ("apache-2.0", "prajjwal1/bert-tiny")
     for text in (
-        'SparseEncoder("out")', "- collection: scifact\n  split: train\n- triples: triples.tsv\n",
+        'SparseEncoder("out")', "- collection: scifact\n  split: train\n- examples: triples.tsv\n",
         "MRR@10 0.2500 on the validation queries",
     ):  # fmt: skip
         assert text in card.text

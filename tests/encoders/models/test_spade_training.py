@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES
-from encoders.models.spade import SpaDESettings, TermPruning
+from encoders.models.spade import SpaDE, SpaDESettings, TermPruning
 from encoders.training.state import load_weights, save_weights
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
@@ -56,7 +56,7 @@ def test_pruned_terms_get_no_gradient(tiny_bert: Path) -> None:
     before = documents(model, "expansion")
     shares = (before > 0).float().mean(0)
     document: Any = model.weighers.document
-    document.set_frequencies(shares, 0.5)
+    document.pruning.update(shares, 0.5)
     weights = documents(model, "expansion")
     weights.sum().backward()
     pruned = shares > 0.5
@@ -71,10 +71,10 @@ def test_terms_are_counted_before_pruning(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     module: Any = model.weighers.document
     shares = (documents(model) > 0).float().mean(0)
-    module.set_frequencies(shares, 0.3)
+    module.pruning.update(shares, 0.3)
     parts = [part.unpruned(*inputs(model, PAIRS)) > 0 for part in module.components.values()]
     torch.testing.assert_close((parts[0] | parts[1]).float().mean(0), shares)
-    assert torch.equal(module.kept, shares <= 0.3)
+    assert torch.equal(module.pruning.kept, shares <= 0.3)
 
 
 def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
@@ -82,33 +82,22 @@ def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
     module: Any = untrained("spade", {}, tiny_bert).weighers.document
     shares = torch.zeros(len(VOCABULARY))
     shares[7], shares[8], shares[9] = 7 / 10, 70_001 / 100_000, 3 / 10
-    module.set_frequencies(shares, 0.7)
-    assert (~module.kept).nonzero().flatten().tolist() == [8]
-    module.set_frequencies(shares.bfloat16().float(), 0.3)
-    assert set((~module.kept).nonzero().flatten().tolist()) >= {7, 8}
-    module.set_frequencies(shares, 0.3)
-    assert module.kept[9]
+    module.pruning.update(shares, 0.7)
+    assert (~module.pruning.kept).nonzero().flatten().tolist() == [8]
+    module.pruning.update(shares.bfloat16().float(), 0.3)
+    assert set((~module.pruning.kept).nonzero().flatten().tolist()) >= {7, 8}
+    module.pruning.update(shares, 0.3)
+    assert module.pruning.kept[9]
     module.to(torch.bfloat16)
-    assert (~module.kept).nonzero().flatten().tolist() == [7, 8]
-
-
-def test_cumulative_pruning_keeps_pruned_terms_pruned(tiny_bert: Path) -> None:
-    module: Any = untrained("spade", {}, tiny_bert).weighers.document
-    first, second = torch.zeros(len(VOCABULARY)), torch.zeros(len(VOCABULARY))
-    first[7], first[8], second[8], second[9] = 0.9, 0.75, 0.6, 0.8
-    for cumulative, pruned in ((True, [7, 8, 9]), (False, [9])):
-        module.set_frequencies(torch.zeros(len(VOCABULARY)), 1.0)
-        assert module.set_frequencies(first, 0.7) == 2
-        assert module.set_frequencies(second, 0.7, cumulative=cumulative) == len(pruned)
-        assert (~module.kept).nonzero().flatten().tolist() == pruned
+    assert (~module.pruning.kept).nonzero().flatten().tolist() == [7, 8]
 
 
 def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path) -> None:
     model = untrained("spade", {"k": 4}, tiny_bert)
     module: Any = model.weighers.document
     shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(0))
-    module.set_frequencies(shares, 0.7)
-    learned = module.learned()
+    module.pruning.update(shares, 0.7)
+    learned = module.pruning.learned()
     assert learned["gamma"] == 0.7
     assert all(share >= 0.05 for share in learned["frequencies"].values())
     assert list(learned["frequencies"].values()) == sorted(learned["frequencies"].values(), reverse=True)
@@ -117,8 +106,8 @@ def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path)
     loaded = load_checkpoint(tmp_path)
     loaded.weighers.eval()
     document: Any = loaded.weighers.document
-    assert torch.equal(document.kept, module.kept)
-    assert document.learned() == learned
+    assert torch.equal(document.pruning.kept, module.pruning.kept)
+    assert document.pruning.learned() == learned
     expected = 0.6 * documents(model, "weighting") + 0.4 * documents(model, "expansion")
     torch.testing.assert_close(documents(loaded), expected)
     encoder = load_encoder(str(tmp_path), "document", dtype="fp32", settings={"gamma": 0.2})
@@ -178,12 +167,12 @@ def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: P
 
 def test_the_state_of_a_run_includes_the_pruning(tiny_bert: Path, tmp_path: Path) -> None:
     first, second = (untrained("spade", {}, tiny_bert).weighers for _ in range(2))
-    before, after = first.document, second.document
+    before, after = (cast(SpaDE, weighers.document).pruning for weighers in (first, second))
     shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(1))
-    before.set_frequencies(shares, 0.4)  # type: ignore[operator]
+    before.update(shares, 0.4)
     save_weights(tmp_path / "weights.safetensors", first)
     load_weights(tmp_path / "weights.safetensors", second)
-    assert after.learned() == before.learned()  # type: ignore[operator]
+    assert after.learned() == before.learned()
 
 
 @pytest.mark.parametrize(

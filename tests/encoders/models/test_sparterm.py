@@ -15,8 +15,8 @@ from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import BagOfWords
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
-from encoders.training import SparTermOptions, Stage
 from encoders.training.objective import RankingObjective
+from encoders.training.recipe import Stage, StageOptions
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs, logits_of, weigh
@@ -169,7 +169,7 @@ def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_b
     model = new_model("sparterm", {"query": "asymmetric", "query_gate": "own"}, str(tiny_bert))
     module: Any = model.weighers.eval()
     queries, documents = Tokens(*inputs(model, TEXTS[:2])), Tokens(*inputs(model, TEXTS[2:6]))
-    options = SparTermOptions(joint=objective == "rank")
+    options = StageOptions(joint=objective == "rank")
     stage = Stage(name="s", steps=1, batch_size=2, objective=objective, options=options)
     ranking = RankingObjective(stage.rank, module, ("importance", "query_importance"))
     trained = ARCHITECTURES["sparterm"].objective(ranking, stage, module)

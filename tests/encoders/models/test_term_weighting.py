@@ -13,8 +13,8 @@ from encoders.models import ARCHITECTURES
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
-from encoders.training import Stage
 from encoders.training.objective import make_objective
+from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained

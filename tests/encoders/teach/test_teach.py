@@ -13,14 +13,14 @@ import yaml
 
 from encoders import load
 from encoders.backbone.pretrained import save_random_bert
-from encoders.teach import scoring
+from encoders.teach import __main__ as command
 from encoders.teach.__main__ import main
 from encoders.teach.cross_encoder import CrossEncoderRecipe, train_cross_encoder
 from encoders.teach.scorers import CrossEncoder
 from encoders.train import main as train_main
-from encoders.training import Negatives, Source, recipe_values
 from encoders.training.data.examples import TeacherScores
 from encoders.training.data.sources import load_source
+from encoders.training.recipe import Negatives, Source, recipe_values
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
@@ -77,7 +77,7 @@ def test_scores_are_those_of_the_cross_encoder(
 def test_a_stopped_scoring_goes_on(
     teach: Callable[..., str], classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "BLOCK", 20)
+    monkeypatch.setattr(command, "BLOCK", 20)
     teach("--cross-encoder", str(classifier), output=tmp_path / "whole.tsv")
     score, calls = CrossEncoder.scores, []
 

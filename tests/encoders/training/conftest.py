@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from encoders.training import Negatives, Recipe
+from encoders.training.recipe import Negatives, Recipe
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def trained(tmp_path: Path) -> Trained:
     """``trained(recipe, name, **options)`` trains on the CPU into a folder called ``name``."""
 
     def make(recipe: Recipe, name: str = "run", **options: Any) -> Run:
-        from encoders.training import run_recipe
+        from encoders.training.loop import run_recipe
 
         report = run_recipe(recipe, tmp_path / name, device="cpu", quiet=True, **options)
         return Run(tmp_path / name, report)
@@ -173,7 +173,7 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data.batches import Batches
         from encoders.training.data.sources import load_source
-        from encoders.training.loop import make_learner
+        from encoders.training.learner import make_learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
@@ -202,9 +202,9 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``stop_after(n)`` ends the next run after n steps, as if its time were up; ``stop_after(0)`` never ends it."""
 
     def stop(steps: int) -> None:
-        from encoders.training.loop import Stopping
+        from encoders.training.loop import Training
 
         calls = iter(range(1, 10_000))
-        monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == steps)
+        monkeypatch.setattr(Training, "stops", lambda self: next(calls) == steps)
 
     return stop

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from encoders.models.spade import SPADE
-from encoders.training import Recipe
 from encoders.training.learner import Learner
+from encoders.training.recipe import Recipe
 from encoders.training.session import Session
 from encoders.training.spade import COMPONENTS
 from learned_sparse.core.errors import LearnedSparseError
@@ -56,14 +56,13 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
 @pytest.fixture
 def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Component and queries of every update of a test, in order."""
-    step, updates = Learner.step, []
+    train, updates = Learner.update, []
 
-    def record(self: Learner, batch: Any, update: Any) -> dict[str, float]:
-        assert self.stage.component is not None
-        updates.append((self.stage.component, [example.query for example in update.examples]))
-        return step(self, batch, update)
+    def record(self: Learner, step: int, update: Any, component: str) -> dict[str, float]:
+        updates.append((component, [example.query for example in update.examples]))
+        return train(self, step, update, component)
 
-    monkeypatch.setattr(Learner, "step", record)
+    monkeypatch.setattr(Learner, "update", record)
     return updates
 
 
@@ -94,7 +93,7 @@ def test_a_component_without_gradient_keeps_its_weights(first_stage: FirstStage,
     batch, towers = batches.batch(0), session.model.towers
     learner.step(batch)
     before = {name: [p.detach().clone() for p in towers[name].parameters()] for name in COMPONENTS}
-    learner._learners[0].step(batch, batch.updates[0])
+    learner.update(0, batch.updates[0], COMPONENTS[0])
     kept = {name: all(map(torch.equal, before[name], towers[name].parameters())) for name in COMPONENTS}
     assert kept == {"weighting": False, "expansion": True}
 
@@ -124,7 +123,7 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     stop_after: Callable[[int], None],
 ) -> None:
     """The run stops inside a pruning window, after a validation."""
-    pruning = {"gamma": 0.3, "window": 2, "schedule": [0.6, 0.5]}
+    pruning = {"gamma": [0.6, 0.5, 0.3], "window": 2}
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "pool": 20}
     stages = [{"component": "weighting", "steps": 2}, {**CO, "steps": 6, "options": {**OPTIONS, "pruning": pruning}}]
     recipe = spade_recipe(*stages, validation=validation)

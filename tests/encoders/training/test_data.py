@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training import Negatives, Source
 from encoders.training.data.batches import Batches, Sampler, known_positives
 from encoders.training.data.examples import Candidates, Example, JudgedExamples
-from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
+from encoders.training.data.negatives import bm25_run, hard_negatives
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStore, TextStores, text_key
-from encoders.training.recipe import MaxLength
+from encoders.training.recipe import MaxLength, Negatives, Source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import index_folder
 from learned_sparse.core.records import Document, Query
 from tests.encoders.training.conftest import Recipes
 
@@ -66,14 +64,6 @@ def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> 
         load_source(Source(collection=str(tiny_collection), qrels=tmp_path / "qrels.txt"), Negatives())
 
 
-def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
-    settings = Negatives(kind="self", pool=1)
-    queries, pool = search_pool(EXAMPLES, settings, [0])
-    assert [query.id for query in queries] == list(POSITIVES)
-    assert {"a", "b", "c"} <= set(pool.ids)
-    assert search_pool(EXAMPLES, settings, [0])[1].ids == pool.ids
-
-
 def test_batches_of_processes_are_parts_of_one_batch_in_any_order_of_access(
     tiny_recipe: Recipes, first_stage: Any
 ) -> None:
@@ -116,21 +106,20 @@ LUCENE_TEXTS = {
 
 
 @pytest.mark.jvm
-def test_bm25_indexes_and_searches_once_per_collection(tmp_path: Path, tmp_home: Path) -> None:
-    run, bees = tmp_path / "runs" / "bm25.txt", [Query("q", "bees in hives")]
+def test_bm25_searches_once_for_equal_queries_and_texts(tmp_home: Path) -> None:
+    bees = [Query("q", "bees in hives")]
 
-    def searched(texts: dict[str, str], queries: list[Query] = bees) -> list[str]:
+    def searched(texts: dict[str, str], queries: list[Query] = bees) -> tuple[list[str], Path, int]:
         store = TextStore(Document(id, text) for id, text in texts.items())
-        return [id for id, _ in bm25_run(queries, store.__iter__, 10, collection="toy", run=run)["q"]]
+        run, path = bm25_run(queries, store.__iter__, 10, collection="toy", split="train")
+        return [id for id, _ in run["q"]], path, path.stat().st_mtime_ns
 
-    assert searched(LUCENE_TEXTS) == ["d2", "d4", "d1"]
-    files = run, index_folder("toy", "bm25-of-training").with_suffix(".json")
-    written = [file.stat().st_mtime_ns for file in files]
-    assert searched(LUCENE_TEXTS) == ["d2", "d4", "d1"]
-    assert [file.stat().st_mtime_ns for file in files] == written
-    assert searched(LUCENE_TEXTS, [*bees, Query("r", "weather")]) == ["d2", "d4", "d1"]
-    assert [file.stat().st_mtime_ns == time for file, time in zip(files, written, strict=True)] == [False, True]
-    assert "d3" in searched({**LUCENE_TEXTS, "d3": "bees bees hives"})
+    first = searched(LUCENE_TEXTS)
+    assert first[0] == ["d2", "d4", "d1"]
+    assert searched(LUCENE_TEXTS) == first
+    assert searched(LUCENE_TEXTS, [*bees, Query("r", "weather")])[1] != first[1]
+    assert "d3" in searched({**LUCENE_TEXTS, "d3": "bees bees hives"})[0]
+    assert not list((tmp_home / "indexes" / "toy").glob("*"))
 
 
 def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> None:

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from encoders.models.architecture import TermWeighers
 from encoders.models.objectives import Labels
-from encoders.training import Recipe
 from encoders.training.objective import RankingObjective, distillation_losses
-from encoders.training.recipe import Distillation, Rank
+from encoders.training.recipe import Distillation, Rank, Recipe
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 

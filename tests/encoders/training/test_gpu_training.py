@@ -13,7 +13,8 @@ import torch
 
 from encoders.backbone.device import random_state, set_random_state
 from encoders.models import ARCHITECTURES
-from encoders.training import Recipe, run_recipe
+from encoders.training.loop import run_recipe
+from encoders.training.recipe import Recipe
 from tests.encoders.models.cases import SMALLEST
 from tests.encoders.training.conftest import Recipes, Run
 

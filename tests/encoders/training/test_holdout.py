@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse
 
 from encoders.models.objectives import Mixture
-from encoders.training import Negatives, Source, Validation, load_recipe, recipe_splits
 from encoders.training.data.batches import Batches
 from encoders.training.data.sources import LoadedSource, load_source
 from encoders.training.data.texts import TextStores
+from encoders.training.recipe import Negatives, Source, Validation, load_recipe, recipe_splits
 from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -79,8 +79,8 @@ def sources(toy: Path, *kinds: str) -> list[LoadedSource]:
     plain.write_text("".join("\t".join(texts[id] for id in line) + "\n" for line in lines), encoding="utf-8")
     named = {
         "judged": (Source(collection=str(toy)), Negatives(kind="none")),
-        "ids": (Source(collection=str(toy), triples=ids), Negatives()),
-        "texts": (Source(triples=plain), Negatives()),
+        "ids": (Source(collection=str(toy), examples=ids), Negatives()),
+        "texts": (Source(examples=plain), Negatives()),
     }
     return [load_source(*named[kind]) for kind in kinds]
 
@@ -175,7 +175,7 @@ def test_reranking_ranks_each_query_over_its_own_candidates(toy: Path, monkeypat
     _, held_out = hold_out(sources(toy, "judged"), settings(toy, 9))
     ids = sorted(id for part in held_out.judged for id in part.queries if id != "again")
     run = {id: [(hit, 1.0) for hit in candidates(id)] for id in ids[:-1]}
-    monkeypatch.setattr("encoders.training.validation.bm25_run", lambda *_, **__: run)
+    monkeypatch.setattr("encoders.training.validation.bm25_run", lambda *_, **__: (run, toy))
     reranking = settings(toy, 9, bm25=3, rerank=True)
     # component one ranks larger numbers first; the last query has no candidates
     ranks = [1 / (1 + sum(int(hit[1:]) > int(id[1:]) for hit in candidates(id))) for id in ids[:-1]]
@@ -245,4 +245,4 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
         load_source(source, Negatives(kind="none"), TextStores())
     with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' or 'scores' by"):
-        load_source(Source(triples=toy / "texts.txt", expanded=file), Negatives())
+        load_source(Source(examples=toy / "texts.txt", expanded=file), Negatives())

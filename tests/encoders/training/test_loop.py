@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from encoders.encoding.model import load_checkpoint
-from encoders.training import Recipe, loop, to_mapping
+from encoders.training import loop
+from encoders.training.recipe import Recipe, to_mapping
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import locked, read_record, write_record
@@ -169,7 +170,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tiny_recipe: Recipes, trained: T
     ("stage", "message"),
     [
         ({"objective": "gate"}, "stage ranking: this architecture has no objective 'gate'; it has rank"),
-        ({"options": {"joint": True}}, "architecture splade has no options of stages"),
+        ({"options": {"joint": True}}, "'joint' is an option of sparterm, not of splade"),
     ],
 )
 def test_a_loss_of_another_architecture_is_refused(

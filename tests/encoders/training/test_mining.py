@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.training import Negatives
 from encoders.training.data.examples import Candidates, JudgedExamples
 from encoders.training.data.negatives import best_documents
 from encoders.training.data.texts import TextStore
+from encoders.training.recipe import Negatives
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -130,7 +130,7 @@ MIXED = [{"kind": "given", "share": 1}, {"kind": "self", "every": 7, "ranks": [1
 def test_a_stage_has_its_own_negatives(
     recipe_values: Callable[..., dict[str, Any]], trained: Trained, stop_after: Any
 ) -> None:
-    from encoders.training import Recipe
+    from encoders.training.recipe import Recipe
     from learned_sparse.core.settings import parse
 
     values = recipe_values({"steps": 10}, negatives={"per_query": 2})

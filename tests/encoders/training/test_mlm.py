@@ -10,8 +10,8 @@ import torch
 
 from encoders.encoding.model import new_model
 from encoders.models.objectives import Tokens
-from encoders.training import Recipe, Stage
 from encoders.training.mlm import MaskedLMObjective
+from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 

@@ -34,7 +34,7 @@ def test_a_resumed_fused_optimizer_counts_on_the_device(fused: bool, device: tor
     module = nn.Linear(3, 2, device=META)
     optimizer = torch.optim.AdamW(module.parameters())
     optimizer.param_groups[0]["fused"] = fused
-    load_state(saved(tmp_path / "state", random_state(CPU)[None]), module, optimizer, CPU, 0, 1)
+    load_state(saved(tmp_path, random_state(CPU)[None]), module, optimizer, CPU, 0, 1)
     for parameter in module.parameters():
         state = optimizer.state[parameter]
         assert state["step"].device == device
@@ -48,7 +48,7 @@ def test_random_numbers_that_are_not_restored_are_reported(
 ) -> None:
     module = nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(module.parameters())
-    state = saved(tmp_path / "state", random_state(CPU)[None])
+    state = saved(tmp_path, random_state(CPU)[None])
     load_state(state, module, optimizer, torch.device(device), 0, processes)
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == warns

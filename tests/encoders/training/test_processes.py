@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.training import Recipe
+from encoders.training.recipe import Recipe
 from encoders.training.session import TIMEOUT, Session
 from learned_sparse.core.settings import parse
 from tests.encoders.training.conftest import Recipes, Run, Trained

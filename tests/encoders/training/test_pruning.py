@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.models.objectives import Prunable
-from encoders.training import SpaDEOptions, Stage
 from encoders.training.recipe import Pruning
 from encoders.training.spade import Pruner
-from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
 
@@ -28,25 +26,21 @@ class Table(nn.Module):
         return (self.rows[input_ids] * attention_mask.unsqueeze(2)).sum(dim=1)
 
 
-class Document(Prunable):
-    """Two tables side by side; records the frequencies that are set."""
+class Document:
+    """Two tables as the components of a SpaDE; records the frequencies that are set."""
 
     def __init__(self) -> None:
-        self.components = {"one": Table([[1, 0, 0, 0], [0, 2, 0, 0]]), "two": Table([[0, 0, 3, 0], [0, 0, 3, 0]])}
-        self.pruned: list[tuple[list[float], float]] = []
+        tables = {"one": Table([[1, 0, 0, 0], [0, 2, 0, 0]]), "two": Table([[0, 0, 3, 0], [0, 0, 3, 0]])}
+        self.components = {name: SimpleNamespace(unpruned=table) for name, table in tables.items()}
+        self.pruning, self.pruned = self, list[tuple[list[float], float]]()
 
-    @property
-    def unpruned(self) -> Mapping[str, nn.Module]:
-        return self.components
-
-    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
+    def update(self, shares: Tensor, gamma: float) -> int:
         self.pruned.append((shares.tolist(), gamma))
         return int((shares > gamma).sum())
 
 
-def stage(**pruning: Any) -> Stage:
-    options = SpaDEOptions(pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning}))
-    return Stage(name="s", steps=9, batch_size=4, options=options)
+def pruner_of(document: Any, *gamma: float, window: int = 2) -> Pruner:
+    return Pruner(Pruning(gamma=gamma, window=window), document, lambda tensor: tensor)
 
 
 FIRST = torch.tensor([[0], [1], [1], [1]])
@@ -55,13 +49,13 @@ SECOND = torch.tensor([[0], [0]])
 
 def feed(document: Document, ids: Tensor, *names: str) -> None:
     for name in names:
-        document.components[name](ids, torch.ones_like(ids))
+        document.components[name].unpruned(ids, torch.ones_like(ids))
 
 
 def test_windows_and_schedule() -> None:
     """A window is two steps, each document counts once with the terms of all components, gamma follows the schedule."""
     document = Document()
-    pruner = Pruner(stage(schedule=(0.9, 0.7)), document, lambda tensor: tensor)
+    pruner = pruner_of(document, 0.9, 0.7, 0.5)
     results = []
     for step in range(8):
         with pruner.counting():
@@ -86,16 +80,11 @@ def test_shares_are_float64_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Tensor, "cpu", move)
     monkeypatch.setattr(Tensor, "double", lambda self: double(self) if self is moved[-1] else pytest.fail("not moved"))
     document = Document()
-    pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
+    pruner = pruner_of(document, 0.5, window=1)
     with pruner.counting():
         feed(document, FIRST, "one")
     pruner.after(0)
     assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
-
-
-def test_an_architecture_that_cannot_prune_is_refused() -> None:
-    with pytest.raises(LearnedSparseError, match="cannot prune terms"):
-        Pruner(stage(), None, lambda tensor: tensor)
 
 
 CO = {"select_from": 12}
@@ -113,7 +102,7 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Rec
         "batch_size": 4,
         "learning_rate": 0.0,
         "dropout": False,
-        "options": (pruning := {"pruning": {"gamma": 0.5, "window": 2}}),
+        "options": (pruning := {"pruning": {"gamma": [0.5], "window": 2}}),
     }
     options = {share: {**pruning, "cotraining": {**CO, "share": share}} for share in (0.3, 1.0)}
     runs = [trained(spade_recipe({**stage, "options": options[share]}), f"run-{share}") for share in options]
@@ -126,7 +115,7 @@ def test_a_smaller_gamma_discards_the_best_score(
     spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
-    pruning = {"gamma": 0.6, "window": 2}
+    pruning = {"gamma": [0.6], "window": 2}
     stage = {"steps": 4, "batch_size": 8, "options": {"pruning": pruning}}
     scores(0.9, 0.2, 0.3, 0.1, mixture={"alpha": 0.4})
     run = trained(spade_recipe(stage, validation=validation))

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from encoders.train import main
-from encoders.training import Recipe, load_recipe, recipe_names, spade_options, stated, to_mapping, train
-from encoders.training.loop import Stopping, make_learner
-from encoders.training.recipe import differences, resolved
+from encoders.training.learner import make_learner
+from encoders.training.loop import Training, train
+from encoders.training.recipe import Recipe, differences, load_recipe, recipe_names, resolved, stated, to_mapping
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
@@ -40,7 +40,7 @@ def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
     for stage in recipe.stages:
         learner = make_learner(stage, session)
         assert learner.parameters
-        assert (learner.pruner is None) == (spade_options(stage).pruning is None)
+        assert (learner.pruner is None) == (stage.options.pruning is None)
 
 
 @pytest.fixture(scope="session")
@@ -159,12 +159,12 @@ def test_a_stopped_run_can_be_finished_as_a_checkpoint_and_resumed(
 ) -> None:
     arguments = ["--recipe", str(recipe_file), "--output", str(tmp_path / "run"), "--device", "cpu", "--quiet"]
 
-    def interrupt(self: Stopping) -> bool:
+    def interrupt(self: Training) -> bool:
         self.interrupted = True
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stopping, "now", interrupt)
+        patch.setattr(Training, "stops", interrupt)
         assert main(arguments) == 130
     assert "stopped after step 1; go on with" in capsys.readouterr().out
     assert not (tmp_path / "run" / "learned_sparse.json").exists()

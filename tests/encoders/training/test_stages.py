@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from encoders.training import Recipe
-from encoders.training.loop import make_learner
+from encoders.training.learner import make_learner
+from encoders.training.recipe import Recipe
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
@@ -82,7 +82,7 @@ def test_validation_is_that_of_the_stages_model(spade_recipe: Recipes, trained: 
     [
         ({"settings": {"repeats": "mean"}}, "stage stage 1: settings: 'repeats' cannot change by stage; known: alpha,"),
         ({"settings": {"k": 0}}, "k is 0"),
-        ({"options": {"joint": True}}, "options: unknown key 'joint'"),
+        ({"options": {"joint": True}}, "'joint' is an option of sparterm, not of spade"),
     ],
 )
 def test_wrong_settings_of_a_later_stage_are_refused_at_once(
@@ -115,7 +115,7 @@ def test_the_gates_of_both_sides_are_trained(tiny_recipe: Recipes, trained: Trai
     ("option", "message"),
     [
         ({"regularizer": {"kind": "flops", "lambda_query": 1.0}}, "objective: gate has no weights to regularise"),
-        ({"options": {"joint": True}}, "'joint' goes with objective: rank"),
+        ({"options": {"joint": True}}, "'options' go with objective: rank"),
     ],
 )
 def test_options_that_a_gate_stage_would_ignore_are_refused(

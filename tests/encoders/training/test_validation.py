@@ -18,7 +18,8 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import load_checkpoint
 from encoders.models import SIDES
 from encoders.models.objectives import Mixture
-from encoders.training import Recipe, validation
+from encoders.training import validation
+from encoders.training.recipe import Recipe
 from encoders.training.session import Session, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores
 from learned_sparse.core.encoder import encode_texts

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from encoders.training import load_recipe, to_mapping
+from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, Claim
 from eval.reproduce.leaderboard import results as results_module

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training import load_recipe
+from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import Matrix, ModelRow, PublishedRow, RecipeRow, SystemRow, known_matrices, load_matrix
 from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from encoders.checkpoints.notes import FORMAT, CheckpointNotes, write_notes
-from encoders.training import load_recipe, to_mapping
+from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import matrix as matrices
 from eval.reproduce.matrix import (
     MATRICES,
@@ -132,7 +132,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [  # what is wrong, and a part of t
         "rows: b: 'a' has trainings with seeds",
     ),
     (
-        {"rows": {"a": {"recipe": "spade", "expanded": "x", "changes": ["data=[{triples: t.tsv}]"]}}},
+        {"rows": {"a": {"recipe": "spade", "expanded": "x", "changes": ["data=[{examples: t.tsv}]"]}}},
         "rows: a: 'expanded' needs training data of a collection",
     ),
     ({"rows": rows(a={"model": "SPLADE", "index_of": "SPLADE again"})}, "rows: a: index_of: no row"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from encoders.training import load_recipe, to_mapping
+from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
 from eval.reproduce.matrix import known_matrices, load_matrix
