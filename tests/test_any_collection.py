@@ -246,14 +246,6 @@ def test_triples_without_text_are_left_out(
     assert f"{path}: left out 3 triples with an empty text" in caplog.messages
 
 
-def test_files_for_stock_pyserini(collection: str, tmp_path: Path) -> None:
-    """Stock Pyserini cannot read a topic without text."""
-    (warning,) = prepare.export(collection, "test", tmp_path / "out", documents=True)
-    assert warning.startswith("1 queries have no text and are not in topics.tsv")
-    assert (tmp_path / "out" / "topics.tsv").read_text() == "q1\tw1\nq3\tw3\n"
-    assert len((tmp_path / "out" / "documents" / "documents.jsonl").read_text().splitlines()) == 4
-
-
 ERROR = r"corpus\.jsonl:13: malformed JSON .*; skip such lines with --on-bad-line skip"
 
 
@@ -281,7 +273,6 @@ def test_bad_lines_in_small_steps_of_leaderboards(damaged: Path, tmp_path: Path)
     run.write_text("q0 Q0 d1 1 1.0 t\n")
     on, out = ["--collection", str(damaged), "--split", "test"], ["--output", str(tmp_path / "out")]
     for words in (
-        ["export", *on, "--documents", *out],
         ["sample", *on, "--run", str(run), "--depth", "1", *out],
         ["expand", "--collection", str(damaged), *out],
     ):

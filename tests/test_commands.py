@@ -89,7 +89,7 @@ def end_of(command: str, words: str, monkeypatch: pytest.MonkeyPatch) -> int | s
     return end.value.code
 
 
-NO_ARGUMENTS = {*PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.serve"}
+NO_ARGUMENTS = {*PACKAGES, "learned_sparse.collections", "learned_sparse.serve"}
 """Commands that do their work without arguments."""
 
 
@@ -194,7 +194,7 @@ READS = [
     ("eval.dimensions", "{vectors} --queries {input}"),
     ("eval.reproduce", "--report {input}"),
     ("eval.reproduce", "--matrix {input}"),
-    ("eval.reproduce.prepare", "export --collection {input} --split test --output {output}"),
+    ("eval.reproduce.prepare", "expand --collection {input} --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {toy} --expanded {input} --output {output}"),
     (
         "eval.reproduce.prepare",
@@ -249,7 +249,6 @@ WRITES = [
     ("learned_sparse.index", "--input {vectors} --index {output}"),
     ("learned_sparse.jsonvector", "prune --vectors {vectors} --top-dimensions 1 --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {toy} --output {output}"),
-    ("eval.reproduce.prepare", "export --collection {toy} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]
 WRITE_FILES = {"learned_sparse.search"}

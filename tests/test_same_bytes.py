@@ -40,7 +40,7 @@ PROGRAM = """if True:
     run("eval.evaluate", f"{judged} --per-query --output scores.json")
     run("eval.evaluate", f"{judged} --overlap checkpoint --json", "overlap.json")
     run("eval.dimensions", "vectors --queries queries --texts --at-least 1 --output dimensions")
-    run("eval.reproduce.prepare", "export --collection tiny --split test --documents --output exported")
+    run("eval.reproduce.prepare", "sample --collection tiny --split test --queries 2 --output sampled")
 """
 SETTINGS = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"},
