@@ -1,14 +1,17 @@
 # Every target makes .venv on its first use, and again when what it is made from changes.
-# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains), V=1 (its commands),
+# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains),
 # BENCH=searching (what `make bench` measures), WORKERS=4 (processes that run the tests, of some 3 GB each),
 # VENV=DIR (another environment, so that two Pythons can take turns).
 
 PYTHON ?= python3
 MODELS ?=
-V ?=
 BENCH ?=
 VENV ?= .venv
 WORKERS ?= 2
+
+# Nothing of these rows is trained.
+demo := eval.reproduce --matrix demo --in-process --output $(or $(LEARNED_SPARSE_HOME),learned_sparse_home)/results/demo \
+  --row BM25 splade-tiny hybrid
 
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
@@ -22,7 +25,7 @@ pytest := $(bin)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 
 help:
 	@echo "make demo                 a published model, then four trained ones, on this Python's own documentation"
-	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\"); V=1 shows all commands"
+	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\")"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
@@ -37,7 +40,9 @@ help:
 	@echo "make clean                remove .venv"
 
 demo: $(installed)
-	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))$(if $(V), --commands)
+	$(bin)/python -m $(demo)
+	$(bin)/python -m $(demo) $(or $(MODELS),sparterm splade spade uhd)
+	@echo "next, a page to search these indexes side by side: $(bin)/python -m learned_sparse.serve"
 
 test: check
 	$(pytest)

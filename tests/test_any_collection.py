@@ -168,14 +168,6 @@ def test_triples_without_text_are_left_out(
     assert f"{path}: left out 3 triples with an empty text" in caplog.messages
 
 
-def test_files_for_stock_pyserini(collection: str, tmp_path: Path) -> None:
-    """Stock Pyserini cannot read a topic without text."""
-    (warning,) = prepare.export(collection, "test", tmp_path / "out", documents=True)
-    assert warning.startswith("1 queries have no text and are not in topics.tsv")
-    assert (tmp_path / "out" / "topics.tsv").read_text() == "q1\tw1\nq3\tw3\n"
-    assert len((tmp_path / "out" / "documents" / "documents.jsonl").read_text().splitlines()) == 4
-
-
 ERROR = r"corpus\.jsonl:13: malformed JSON .*; skip such lines with --on-bad-line skip"
 
 
@@ -196,6 +188,19 @@ def test_bad_lines_in_bm25(damaged: Path, capsys: pytest.CaptureFixture[str], ca
         index.main(["--bm25", *source, "--on-bad-line", "skip", "--overwrite"])
         assert "12 documents of plain text" in capsys.readouterr().out
         assert "12 documents read, 1 skipped: malformed JSON" in caplog.text
+
+
+def test_bad_lines_in_small_steps_of_leaderboards(damaged: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run.txt"
+    run.write_text("q0 Q0 d1 1 1.0 t\n")
+    on, out = ["--collection", str(damaged), "--split", "test"], ["--output", str(tmp_path / "out")]
+    for words in (
+        ["sample", *on, "--run", str(run), "--depth", "1", *out],
+        ["expand", "--collection", str(damaged), *out],
+    ):
+        with pytest.raises(LearnedSparseError, match=ERROR):
+            prepare.main(words)
+        assert prepare.main([*words, "--on-bad-line", "skip"]) == 0
 
 
 def test_bad_lines_in_training(damaged: Path) -> None:

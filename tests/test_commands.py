@@ -87,7 +87,7 @@ def end_of(command: str, words: str, monkeypatch: pytest.MonkeyPatch) -> int | s
     return end.value.code
 
 
-NO_ARGUMENTS = {*PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.serve"}
+NO_ARGUMENTS = {*PACKAGES, "learned_sparse.collections", "learned_sparse.serve"}
 """Commands that do their work without arguments."""
 
 
@@ -178,7 +178,7 @@ READS = [
     ("eval.evaluate", "--run {run} --collection {input}"),
     ("eval.reproduce", "--report {input}"),
     ("eval.reproduce", "--matrix {input}"),
-    ("eval.reproduce.prepare", "export --collection {input} --split test --output {output}"),
+    ("eval.reproduce.prepare", "expand --collection {input} --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {toy} --expanded {input} --output {output}"),
     ("eval.rerank", "--run {run} --collection {toy} --split test --checkpoint {input}"),
     ("eval.sweep", "--checkpoint {input} --collection {toy} --split test --set k=1"),

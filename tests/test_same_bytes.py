@@ -31,7 +31,7 @@ learned_sparse.inspect --document d\u00e9j\u00e0 --index índice --collection ti
 eval.evaluate --collection tiny --run run.txt exact.txt --per-query --output scores.json
 eval.evaluate --collection tiny --run run.txt exact.txt --overlap checkpoint --json
 eval.dimensions vectors --queries queries --texts --at-least 1 --output dimensions
-eval.reproduce.prepare export --collection tiny --split test --documents --output exported
+eval.reproduce.prepare sample --collection tiny --split test --queries 2 --output sampled
 """
 SETTINGS = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"},

@@ -90,7 +90,7 @@ def default_checkpoint(model: str) -> str:
         return checkpoint
     folder, nearest = checkpoint_folder(model).parent, ""
     if (_RECIPES / f"demo-{model}.yaml").is_file():
-        way_out = f"; make demo MODELS={model} trains it (python -m eval.demo --models {model})"
+        way_out = f"; make demo MODELS={model} trains it (python -m eval.reproduce --matrix demo --row {model})"
     elif (_RECIPES / f"{model}.yaml").is_file():
         way_out = f"; python -m encoders.train --recipe {model} trains it"
     else:

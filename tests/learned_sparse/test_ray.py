@@ -113,7 +113,7 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
     def step(name: str, source: Path, *needs: Step) -> Step:
         words = ("prune", "--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
         return Step(
-            name=name, title=name, kind="prepare", module="learned_sparse.jsonvector", arguments=words, needs=needs,
+            name=name, kind="prepare", module="learned_sparse.jsonvector", arguments=words, needs=needs,
             writes=(tmp_home / name,),
         )  # fmt: skip
 

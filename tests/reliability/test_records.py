@@ -38,7 +38,7 @@ PROGRESS = Progress(
 )
 
 
-STEP = Step(name="search", kind="search", title="search", module="nothing", arguments=("--hits", "10"))
+STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits", "10"))
 
 
 def resume(folder: Path) -> Progress:
