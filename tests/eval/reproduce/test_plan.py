@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from encoders.training.recipe import load_recipe
 from encoders.training import recipe as recipe_file
+from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import (
     BM25Row,
     Column,
