@@ -1,28 +1,31 @@
 # Every target makes .venv on its first use, and again when what it is made from changes.
-# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains), V=1 (its commands),
+# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains),
 # BENCH=searching (what `make bench` measures), WORKERS=4 (processes that run the tests, of some 3 GB each),
 # VENV=DIR (another environment, so that two Pythons can take turns).
 
 PYTHON ?= python3
 MODELS ?=
-V ?=
 BENCH ?=
 VENV ?= .venv
 WORKERS ?= 2
 
-# The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
-numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
-
+# Nothing of these rows is trained.
+demo := eval.reproduce --matrix demo --in-process --output $(or $(LEARNED_SPARSE_HOME),learned_sparse_home)/results/demo \
+  --row BM25 splade-tiny hybrid
 
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
 bin := $(VENV)/bin
+# The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
+numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
+# The tests of one file share fixtures; the slow files come first.
+pytest := $(bin)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-jvm test-slow test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
 
 help:
 	@echo "make demo                 a published model, then four trained ones, on this Python's own documentation"
-	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\"); V=1 shows all commands"
+	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\")"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
@@ -37,24 +40,26 @@ help:
 	@echo "make clean                remove .venv"
 
 demo: $(installed)
-	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))$(if $(V), --commands)
+	$(bin)/python -m $(demo)
+	$(bin)/python -m $(demo) $(or $(MODELS),sparterm splade spade uhd)
+	@echo "next, a page to search these indexes side by side: $(bin)/python -m learned_sparse.serve"
 
 test: check
-	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+	$(pytest)
 
 test-jvm: $(ready)
-	$(bin)/python -m pytest --numprocesses $(WORKERS) -m 'jvm and not slow and not published'
+	$(pytest) -m 'jvm and not slow and not published'
 
 test-slow: $(ready)
-	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m 'slow and not published'
-	LEARNED_SPARSE_DTYPE=bf16 $(bin)/python -m pytest --numprocesses $(WORKERS) -m 'not jvm and not published' $(numbers)
+	$(pytest) -m 'slow and not published'
+	LEARNED_SPARSE_DTYPE=bf16 $(pytest) -m 'not jvm and not published' $(numbers)
 
 test-rehearsals: $(ready)
 	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow --numprocesses $(WORKERS)
 
 test-neighbours: $(ready)
 	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[neighbours]'
-	NO_SKIPS=1 $(bin)/python -m pytest tests/learned_sparse/export tests/learned_sparse/search tests/eval/costs -m 'not published'
+	NO_SKIPS=1 $(bin)/python -m pytest tests/learned_sparse/export tests/learned_sparse/search tests/eval/test_costs.py -m 'not published'
 
 test-gpu: $(ready)
 	$(bin)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "error: torch finds no GPU")'
@@ -74,7 +79,6 @@ check: $(ready)
 	$(bin)/ruff format --check .
 	$(bin)/mypy --num-workers $(WORKERS)
 	$(bin)/lint-imports
-	$(bin)/python -m tests.checks.layout
 
 bench: $(ready)
 	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -84,16 +88,14 @@ bench: $(ready)
 clean:
 	rm -rf $(VENV)
 
-# What users need, and `make demo`.
-$(installed): setup.cfg pyproject.toml constraints.txt
+# What users need, for `make demo`; or with the tools of developers: tests, style, types, other engines.
+$(installed): extras := train,demo
+$(ready): extras := train,data,demo,dev
+# --no-compile: Python compiles what it imports, a small part of what is installed.
+$(installed) $(ready): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: $(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { \
 	  echo "error: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
-	$(bin)/python -m pip install --constraint constraints.txt --editable '.[train,demo]'
-	touch $@
-
-# The tools of developers, too: tests, style, types, other engines.
-$(ready): $(installed)
-	$(bin)/python -m pip install --constraint constraints.txt --editable '.[train,data,demo,dev]'
-	touch $@
+	$(bin)/python -m pip install --no-compile --constraint constraints.txt --editable '.[$(extras)]'
+	touch $(installed) $@

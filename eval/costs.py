@@ -59,11 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if not (options.index or options.vectors):
         raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
-    if options.index and options.backend not in (None, "lucene"):
+    if options.index and options.backend:
         raise LearnedSparseError(f"--backend {options.backend} searches --vectors, not --index")
-    options.backend = options.backend or ("lucene" if options.index else "exact")
-    if options.backend == "lucene" and not options.index:
-        raise LearnedSparseError("--backend lucene searches an index: give --index DIR")
+    options.backend = "lucene" if options.index else options.backend or "exact"
     if options.set and not options.encoding:
         raise LearnedSparseError("--set is for the encoder that --encoding times")
     result = _measure(options)
@@ -315,7 +313,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
-    add("--backend", choices=BACKENDS, help="searcher (default lucene with --index, exact with --vectors)")
+    engines = [name for name in BACKENDS if name != "lucene"]
+    add("--backend", choices=engines, help="searcher of --vectors (default exact); Lucene searches --index")
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
     flops = "queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)"
     add("--flops-queries", type=Path, metavar="DIR|FILE", help=flops)

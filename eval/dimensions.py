@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from encoders.checkpoints.hub import locate
 from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
 from eval.runs import Judged, add_collection_options, load_judged, load_pieces, share, tokenizer_folder
-from eval.tables import Cell, Column, Section, format_sections, matplotlib_style, set_scale, svg
+from eval.tables import Cell, Column, Section, format_sections, heading, matplotlib_style, set_scale, svg
 from learned_sparse.collections.collection import filed_under
 from learned_sparse.collections.trec import Run, read_run
 from learned_sparse.core.encoder import encode_texts, load_encoder
@@ -32,7 +30,7 @@ from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, versions
 from learned_sparse.jsonvector.queries import ENCODED, read_topics
-from learned_sparse.jsonvector.reader import frequent_terms, numbered_lines, read_vectors, vector_files
+from learned_sparse.jsonvector.reader import by_frequency, read_objects, read_vectors, vector_files
 from learned_sparse.search.query_encoder import find_checkpoint
 
 _LENGTHS = 100_000  # about as many documents, evenly spaced, have their tokens counted
@@ -58,23 +56,19 @@ def main(argv: list[str] | None = None) -> int:
     queries = count_queries(queries_path) if queries_path else None
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})
     sections = [
-        usage_section(kinds),
-        lengths_of_texts(kinds),
-        cuts_section(documents, queries),
-        stop_section(documents, queries, options.stop_share, None if options.json else options.top),
+        *usage_sections(kinds),
+        *stop_sections(documents, queries, options.stop_share, None if options.json else options.top),
         *_text_sections(options, paths, queries_path, documents),
     ]
     name = options.model or paths[0].name
     title = f"{name}: {documents.texts:,} documents, {documents.postings:,} postings"
     title += f"; expected FLOPS {expected_flops(documents, queries):.4f}" if queries else ""
-    tables = [
-        vars(one) | {"columns": [getattr(column, "heading", column) for column in one.columns]} for one in sections
-    ]
+    tables = [vars(one) | {"columns": list(map(heading, one.columns))} for one in sections]
     content = {"title": title, "index": list(map(str, paths)), "tables": tables, "versions": versions()}
     if options.json:
         print(json.dumps(content, indent=2, ensure_ascii=False))
     else:
-        print(format_sections(title, sections, markdown=options.markdown))
+        print(format_sections(title, sections, markdown=False))
     if options.output:
         write_json(options.output / "dimensions.json", content)
         texts = {"dimensions.md": format_sections(title, sections, markdown=True), "frequency.svg": chart(kinds)}
@@ -124,7 +118,8 @@ def _text_sections(
             sampled = progress_bar(sampled, "measuring lengths", "documents", -(-documents.texts // step))
             sections.append(lengths_section("documents", sampled, manifest, checkpoint))
             if queries is not None:
-                encoded = list(read_encoded([queries / ENCODED]))
+                lines = map(orjson.loads, (queries / ENCODED).read_bytes().splitlines())
+                encoded = [(line["contents"], line["vector"]) for line in lines]
                 sections.append(lengths_section("queries", encoded, Manifest.load(queries), checkpoint))
                 sections.append(words_section(encoded, options.at_least, options.top, options.dimension))
         if options.values:
@@ -169,7 +164,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--stop-share", type=share, default=0.1, metavar="X", help="stop-dimensions are in more documents: %(default)s")
     add("--sample", type=positive, default=1000, metavar="N", help="documents of a Lucene index to sample: %(default)s")
     add("--top", type=positive, default=20, metavar="N", help="rows of the long tables (default: %(default)s)")
-    add("--markdown", action="store_true", help="print a Markdown page")
     add("--json", action="store_true", help="print everything as JSON, with all stop-dimensions")
     add("--output", type=Path, metavar="DIR", help="also write dimensions.md, dimensions.json and frequency.svg there")
     parser.set_defaults(measures=None)  # load_judged reads it
@@ -178,6 +172,8 @@ def _parser() -> argparse.ArgumentParser:
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
+_HALF = "with half of all postings"
+_QUANTILES = {"minimum": 0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "maximum": 1}
 _CHART_RANKS = 120  # points of each line of the frequency chart
 
 
@@ -197,88 +193,71 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     return TermCounts(frequencies, documents, postings, np.array(lengths, np.int32))
 
 
-def usage_section(kinds: Mapping[str, TermCounts]) -> Section:
-    """Number of dimensions in use: all, those in one text only, and the most frequent with half of all postings."""
-    columns: list[Column | str] = [
-        "texts", "number", Column("active per text", 1), "dimensions in use", "in one text only",
-        "with half of all postings",
-    ]  # fmt: skip
-    rows: list[list[Cell]] = []
+def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
+    """Number of dimensions in use: all, those in one text only, and the most frequent with half of all postings.
+
+    And the number of dimensions of a text: mean and quantiles (interpolated as NumPy does).
+    """
+    used: list[list[Cell]] = []
+    lengths: list[list[Cell]] = []
     for kind, counts in kinds.items():
+        if not len(counts.lengths):
+            raise LearnedSparseError("there are no vectors to measure")
         frequencies = _descending(counts)
         half = int(np.searchsorted(np.cumsum(frequencies), counts.postings / 2) + 1) if len(frequencies) else 0
         once = int(np.count_nonzero(frequencies == 1))
-        rows.append([kind, counts.texts, counts.postings / max(1, counts.texts), len(frequencies), once, half])
+        used.append([kind, counts.texts, counts.postings / max(1, counts.texts), len(frequencies), once, half])
+        found = np.quantile(counts.lengths, list(_QUANTILES.values())).tolist()
+        lengths.append([kind, float(counts.lengths.mean()), *found, int((counts.lengths == 0).sum())])
+    columns = ["texts", "number", Column("active per text", 1), "dimensions in use", "in one text only", _HALF]
     remarks = []
     if "queries" in kinds:
         unqueried = kinds["documents"].document_frequency.keys() - kinds["queries"].document_frequency.keys()
         remarks.append(f"{len(unqueried):,} dimensions are active in documents only.")
-    return Section("Dimensions in use", remarks, columns, rows)
-
-
-def lengths_of_texts(kinds: Mapping[str, TermCounts]) -> Section:
-    """Mean and quantiles (interpolated as NumPy does) of the number of dimensions of a text."""
-    quantiles = {
-        "minimum": 0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "maximum": 1,
-    }  # fmt: skip
-    columns = [Column("texts"), *(Column(heading, 1) for heading in ("mean", *quantiles)), Column("empty")]
-    rows: list[list[Cell]] = []
-    for kind, counts in kinds.items():
-        lengths = counts.lengths
-        if not len(lengths):
-            raise LearnedSparseError("there are no vectors to measure")
-        found = np.quantile(lengths, list(quantiles.values())).tolist()
-        rows.append([kind, float(lengths.mean()), *found, int((lengths == 0).sum())])
     sampled, documents = len(kinds["documents"].lengths), kinds["documents"].texts
-    remarks = [f"Of a sample of {sampled:,} of the {documents:,} documents."] if sampled < documents else []
-    return Section("Dimensions per text", remarks, columns, rows)
-
-
-def cuts_section(documents: TermCounts, queries: TermCounts | None) -> Section:
-    """What pruning would remove for each of ``SHARES``: dimensions, and their shares of postings and FLOPS."""
-    query_frequency = queries.document_frequency if queries else {}
-    frequencies = np.fromiter(documents.document_frequency.values(), np.int64)
-    products = frequencies * np.array([query_frequency.get(term, 0) for term in documents.document_frequency], np.int64)
-    postings, flops = int(frequencies.sum()), int(products.sum())
-    rows: list[list[Cell]] = []
-    for limit in SHARES:
-        stop = frequencies / max(1, documents.texts) > limit
-        of_flops = 100 * float(products[stop].sum() / flops) if flops else None
-        of_postings = 100 * float(frequencies[stop].sum() / postings) if postings else 0.0
-        rows.append([f"{limit:.0%}", int(np.count_nonzero(stop)), of_postings, of_flops])
-    columns: list[Column | str] = [
-        "in more than",
-        "dimensions",
-        Column("% of the postings", 1),
-        Column("% of the FLOPS", 1),
+    sample = [f"Of a sample of {sampled:,} of the {documents:,} documents."] if sampled < documents else []
+    of_text = ["texts", *(Column(heading, 1) for heading in ("mean", *_QUANTILES)), "empty"]
+    return [
+        Section("Dimensions in use", remarks, columns, used),
+        Section("Dimensions per text", sample, of_text, lengths),
     ]
-    remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
-    return Section("Stop-dimensions by share", [remark], columns, rows)
 
 
-def stop_section(documents: TermCounts, queries: TermCounts | None, limit: float, top: int | None) -> Section:
-    """The ``top`` most frequent dimensions in more than a share of the documents (None: all), and FLOPS without them.
+def stop_sections(documents: TermCounts, queries: TermCounts | None, limit: float, top: int | None) -> list[Section]:
+    """The dimensions in more than a share of the documents, which learned_sparse.jsonvector prune would remove.
 
-    UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use were equally frequent: k_q k_d / n.
+    For each of ``SHARES``, their number and shares of postings and FLOPS; for ``limit``, the ``top`` most frequent ones
+    (None: all), and FLOPS without them. UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use were equally
+    frequent: k_q k_d / n.
     """
     in_queries, texts = (queries.document_frequency, max(1, queries.texts)) if queries else ({}, 1)
-    stop = frequent_terms(documents.document_frequency, documents.texts, limit)
+    ordered = by_frequency(documents.document_frequency)
+    counts = np.array([(count, count * in_queries.get(term, 0)) for term, count in ordered], np.int64).reshape(-1, 2)
+    shares = counts[:, 0] / max(1, documents.texts)
+    postings, flops = np.vstack([np.zeros((1, 2), np.int64), counts.cumsum(axis=0)]).T  # of the most frequent ones
+    cuts: list[list[Cell]] = []
+    for share_of_documents in SHARES:
+        stop = int(np.count_nonzero(shares > share_of_documents))
+        of_postings, of_flops = (100 * float(of[stop] / of[-1]) if of[-1] else None for of in (postings, flops))
+        cuts.append([f"{share_of_documents:.0%}", stop, of_postings or 0.0, of_flops])
+    stop = int(np.count_nonzero(shares > limit))
     rows: list[list[Cell]] = [
         [term, 100 * count / documents.texts, 100 * in_queries.get(term, 0) / texts if queries else None]
-        for term, count in list(stop.items())[:top]
+        for term, count in ordered[: stop if top is None else min(top, stop)]
     ]
     remarks = []
     if queries:
-        flops = expected_flops(documents, queries)
-        removed = sum(count * in_queries.get(term, 0) for term, count in stop.items()) / (documents.texts * texts)
-        equal = documents.postings / documents.texts * queries.postings / texts / len(documents.document_frequency)
+        total, removed = (int(flops[number]) / (documents.texts * texts) for number in (-1, stop))
+        equal = documents.postings / documents.texts * queries.postings / texts / len(ordered)
         remarks.append(
-            f"Without them FLOPS would be {flops - removed:.4f} instead of {flops:.4f}. UHD-BERT's Eq. 9, k_q k_d / n, "
+            f"Without them FLOPS would be {total - removed:.4f} instead of {total:.4f}. UHD-BERT's Eq. 9, k_q k_d / n, "
             f"gives {equal:.4f}."
         )
+    remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
+    headings = ["in more than", "dimensions", Column("% of the postings", 1), Column("% of the FLOPS", 1)]
     columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
-    title = f"Stop-dimensions: {len(stop):,} in more than {limit:.0%} of the documents"
-    return Section(title, remarks, columns, rows)
+    title = f"Stop-dimensions: {stop:,} in more than {limit:.0%} of the documents"
+    return [Section("Stop-dimensions by share", [remark], headings, cuts), Section(title, remarks, columns, rows)]
 
 
 def chart(kinds: Mapping[str, TermCounts]) -> str:
@@ -335,23 +314,8 @@ Pieces = Mapping[str, Set[str]]
 
 
 def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
-    """Text and vector of each line of ``files``, which ``learned_sparse.encode`` wrote.
-
-    Lines of documents and of ``queries.jsonl`` are alike.
-    """
-    for file in files:
-        if not file.is_file():
-            raise not_found(file, way_out="learned_sparse.encode writes it")
-        with contextlib.closing(numbered_lines(file)) as lines:
-            for number, line in lines:
-                try:
-                    content = orjson.loads(line)
-                    vector = {term: impact for term, impact in content["vector"].items() if term != EMPTY_TERM}
-                    yield str(content["contents"]), vector
-                except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
-                    raise LearnedSparseError(
-                        f"{file}:{number}: not an encoded text ({error}); encode it again"
-                    ) from None
+    """Text and vector of each document in ``files``, which ``learned_sparse.encode`` wrote."""
+    return ((str(content["contents"]), vector) for _, vector, content in read_objects(files))
 
 
 def lucene_index(paths: Sequence[Path]) -> Path | None:
@@ -481,24 +445,21 @@ def lengths_section(kind: str, texts: Iterable[Encoded], manifest: Manifest, che
 def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -> list[list[Cell]]:
     """Range of lengths, number of texts and mean number of active dimensions of about ``groups`` equal groups of texts.
 
-    Texts of equal length stay together. A length with enough texts forms a group of its own, such as the maximum length
-    of truncated texts.
+    Texts of equal length stay together.
 
     >>> by_length([9, 3, 3, 4], [80, 20, 40, 50], 2)
     [['3', 2, 30.0], ['4–9', 2, 65.0]]
     """
-    of_length: dict[int, list[int]] = {}
-    for length, number in zip(lengths, active, strict=True):
-        of_length.setdefault(length, []).append(number)
-    size = len(lengths) / groups
-    parts: list[tuple[list[int], list[int]]] = []  # the lengths of a group, and the numbers of its texts
-    for length, numbers in sorted(of_length.items()):
-        if not parts or max(len(parts[-1][1]), len(numbers)) >= size:
-            parts.append(([], []))
-        parts[-1][0].append(length)
-        parts[-1][1].extend(numbers)
-    names = [str(of[0]) if of[0] == of[-1] else f"{of[0]}–{of[-1]}" for of, _ in parts]
-    return [[name, len(numbers), fmean(numbers)] for name, (_, numbers) in zip(names, parts, strict=True)]
+    of_text, dimensions = np.array(lengths), np.array(active)
+    group = (
+        np.searchsorted(np.sort(of_text), of_text) * groups // max(1, len(of_text))
+    )  # by the number of shorter texts
+    rows: list[list[Cell]] = []
+    for number in np.unique(group):
+        chosen = of_text[group == number]
+        name = str(chosen.min()) if chosen.min() == chosen.max() else f"{chosen.min()}–{chosen.max()}"
+        rows.append([name, len(chosen), float(dimensions[group == number].mean())])
+    return rows
 
 
 def words_section(encoded: Sequence[Encoded], min_queries: int, top: int, names: Collection[str]) -> Section:

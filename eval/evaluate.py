@@ -13,7 +13,7 @@ from typing import Any
 
 from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
-from eval.tables import Cell, Column, format_table
+from eval.tables import Cell, format_table
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, run_file
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     baseline = options.baseline or next(iter(files))
     if baseline not in files:
         raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, files)}")
-    runs = {name: read_run(path) for name, path in files.items()}
+    runs = dict(zip(files, map(read_run, files.values()), strict=True))
     remove_query = options.remove_query or bool(judged and judged.remove_query)
     classes: dict[str | None, Sequence[str]] = {None: list(qrels)}
     if judged and options.overlap:
@@ -72,10 +72,9 @@ def main(argv: list[str] | None = None) -> int:
     }
     tables = []
     for name, queries in classes.items():
-        of_class = {query: qrels[query] for query in queries}
-        results = {
-            run: evaluate(hits, of_class, measures, remove_query=remove_query) for run, hits in runs.items() if of_class
-        }
+        of_class, results = {query: qrels[query] for query in queries}, dict[str, Scores]()
+        for run, hits in runs.items() if of_class else ():
+            results[run] = evaluate(hits, of_class, measures, remove_query=remove_query)
         compared: Compared = []
         if len(results) > 1 and not options.no_compare:
             from eval.stats import comparisons
@@ -122,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     overlap = "also measure by word pieces shared with relevant documents (default: BERT's uncased, of the extra demo)"
     add("--overlap", nargs="?", const=_TOKENIZER, metavar="TOKENIZER", help=overlap)
     add("--per-query", action="store_true", help="add the values of every query to the JSON")
-    add("--markdown", action="store_true", help="print Markdown tables, the best value in bold")
+    add("--markdown", action="store_true", help="print Markdown tables")
     add("--json", action="store_true", help="print everything as JSON")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
     return parser
@@ -158,7 +157,7 @@ def _as_text(
     texts = [] if heading is None else [f"{'### ' if markdown else ''}{heading}"]
     if results:
         measures = next(iter(results.values())).mean
-        columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
+        columns = ["run", *measures]
         rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
         texts.append(format_table(columns, rows, markdown=markdown))
     if compared:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.files import atomic_write
 from learned_sparse.lucene.stock import trec_eval
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -172,12 +171,6 @@ def _hits(of_query: Sequence[tuple[str, float]] | Mapping[str, float], removed: 
     if len({document for document, _ in hits}) < len(hits):
         raise LearnedSparseError("a document is given twice for one query; keep one")
     return hits
-
-
-def write_qrels(path: Path, qrels: Qrels) -> None:
-    """Write judgements as trec_eval reads them."""
-    with atomic_write(path) as file:
-        file.writelines(_qrels_lines(qrels))
 
 
 def _qrels_lines(qrels: Qrels) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
 from eval.measures import evaluate
 from eval.runs import Judged, add_collection_options, add_expanded_option, check_expanded, load_judged, named_runs
-from eval.tables import Column, format_table
+from eval.tables import format_table
 from learned_sparse.collections.trec import Run, ranked, read_run, write_run
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
@@ -88,9 +88,8 @@ def main(argv: list[str] | None = None) -> int:
             if options.output:
                 write_run(options.output / f"{name}-top{depth}.txt", reranked)
             rows.append((name, depth, evaluate(reranked, judged.qrels, judged.measures).mean))
-    columns = [Column("run"), Column("depth"), *(Column(measure, best="highest") for measure in judged.measures)]
     cells = [[run, "first stage" if depth is None else depth, *scores.values()] for run, depth, scores in rows]
-    print(format_table(columns, cells, markdown=options.markdown))
+    print(format_table(["run", "depth", *judged.measures], cells))
     if options.output:
         content = {
             "collection": judged.collection.name,
@@ -152,7 +151,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16; lower precision creates ties")
     add("--output", type=Path, metavar="DIR", help="write the runs (NAME-topN.txt) and rerank.json")
-    add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
     return parser
 
 

@@ -115,8 +115,11 @@ def values_of(trainings: Sequence[PerQuery], measure: str, queries: Sequence[str
 def difference(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: str) -> Estimate:
     """The estimate for two systems in one measure, each given as the scores of its trainings."""
     queries = sorted(better[0][measure])
-    strata = [query.rpartition(STRATUM)[0] for query in queries]
-    return estimate_difference(values_of(better, measure, queries), values_of(worse, measure, queries), strata)
+    return _estimate(values_of(better, measure, queries), values_of(worse, measure, queries), queries)
+
+
+def _estimate(better: Values, worse: Values, queries: Sequence[str]) -> Estimate:
+    return estimate_difference(better, worse, [query.rpartition(STRATUM)[0] for query in queries])
 
 
 def pooled(parts: Sequence[Values]) -> tuple[Values, list[int]]:
@@ -170,15 +173,17 @@ def comparisons(systems: Mapping[str, Sequence[PerQuery]], baseline: str) -> dic
     """
     others = [name for name in systems if name != baseline]
     compared: dict[str, dict[str, Comparison]] = {name: {} for name in others}
-    for measure in systems[baseline][0]:
-        mean = {name: float(np.mean([list(one[measure].values()) for one in systems[name]])) for name in systems}
-        found = {name: difference(systems[name], systems[baseline], measure) for name in others}
+    for measure, of_query in systems[baseline][0].items():
+        queries = sorted(of_query)
+        values = {name: values_of(trainings, measure, queries) for name, trainings in systems.items()}
+        worse = values[baseline]
+        found = {name: _estimate(values[name], worse, queries) for name in others}
         corrected = holm({name: estimate.p_value() for name, estimate in found.items()})
-        for name, estimate in found.items():
-            compared[name][measure] = Comparison(
-                mean[baseline], mean[name], estimate.value, corrected[name], estimate.interval,
-                _wins(systems[name], systems[baseline], measure),
-            )  # fmt: skip
+        for name, one in found.items():
+            better = values[name]
+            wins = int((better.mean(axis=0) > worse.mean(axis=0)).sum()), len(queries)
+            means = float(worse.mean()), float(better.mean())
+            compared[name][measure] = Comparison(*means, one.value, corrected[name], one.interval, wins)
     return compared
 
 
@@ -188,12 +193,6 @@ def format_comparison(name: str, baseline: str, measure: str, comparison: Compar
     p = f"{comparison.p_value:.2g}" if comparison.p_value >= 0.001 else "< 0.001"
     difference = f"{measure} {comparison.difference:+.3f} ({low:+.3f} to {high:+.3f}), p {p}"
     return f"{name} - {baseline}: {difference}, {comparison.wins[0]} of {comparison.wins[1]} queries higher"
-
-
-def _wins(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: str) -> tuple[int, int]:
-    queries = sorted(better[0][measure])
-    apart = values_of(better, measure, queries).mean(axis=0) - values_of(worse, measure, queries).mean(axis=0)
-    return int((apart > 0).sum()), len(queries)
 
 
 def holm(p_of: Mapping[Name, float]) -> dict[Name, float]:

@@ -56,16 +56,13 @@ def main(argv: list[str] | None = None) -> int:
         checkpoint, collection, split, all_changes, measures=measures, hits=options.hits, runs=options.runs,
         device=options.device, dtype=options.dtype, batch_size=options.batch_size,
     )  # fmt: skip
-    columns = [
-        *map(Column, rows[0]["settings"]),
-        *(Column(measure, best="highest") for measure in rows[0]["scores"]),
-        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
-    ]
+    columns = [*rows[0]["settings"], *rows[0]["scores"], "FLOPS"]
+    columns += [Column("terms/document", 1), Column("terms/query", 1), "stored"]
     cells: list[list[Cell]] = []
     for row in rows:
         measured: list[Cell] = [*row["scores"].values(), *row["costs"].values()]
         cells.append([*map(format_value, row["settings"].values()), *measured, "*" if row["stored"] else ""])
-    print(format_table(columns, cells, markdown=options.markdown))
+    print(format_table(columns, cells))
     if options.output:
         facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
         content = {"checkpoint": checkpoint, **described, **facts, "rows": rows}
@@ -187,7 +184,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--runs", type=Path, metavar="DIR", help="write each run there, as k=5,alpha=0.1.txt")
     add("--output", type=Path, metavar="FILE", help="also write everything as JSON")
-    add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
     return parser
 
 

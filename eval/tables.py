@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -42,13 +41,11 @@ _STYLE = {
 class Column:
     """Heading and format of a column.
 
-    ``digits``: decimals of floats. ``best``: which number Markdown shows in bold. ``right``: right-aligned even if all
-    cells are text.
+    ``digits``: decimals of floats. ``right``: right-aligned even if all cells are text.
     """
 
     heading: str
     digits: int = 4
-    best: Literal["highest", "lowest"] | None = None
     right: bool = False
 
 
@@ -62,29 +59,32 @@ class Section:
     rows: Sequence[Sequence[Cell]]
 
 
+def heading(column: Column | str) -> str:
+    """The heading of a column, which is a text alone where the format is the default."""
+    return column.heading if isinstance(column, Column) else column
+
+
 def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], *, markdown: bool = False) -> str:
-    """Format an aligned table; Markdown shows the best numbers of a column in bold. ``None`` becomes a dash.
+    """Format an aligned table; Markdown shows ``Strong`` cells in bold. ``None`` becomes a dash.
 
-    Numbers are right-aligned, integers have no decimals. Numbers that look equal are equally good.
+    Numbers are right-aligned, integers have no decimals.
 
-    >>> columns = [Column("model"), Column("MRR@10", best="highest")]
-    >>> print(format_table(columns, [["bm25", 0.3481], ["splade", 0.31634]]))
+    >>> print(format_table(["model", "MRR@10"], [["bm25", 0.3481], ["splade", 0.31634]]))
     model   MRR@10
     ------  ------
     bm25    0.3481
     splade  0.3163
-    >>> print(format_table(columns, [["bm25", 0.3481], ["splade", 0.31634]], markdown=True))
-    | model  |     MRR@10 |
-    |:-------|-----------:|
-    | bm25   | **0.3481** |
-    | splade |     0.3163 |
+    >>> print(format_table(["model", "MRR@10"], [["bm25", 0.3481], [Strong("splade"), None]], markdown=True))
+    | model      | MRR@10 |
+    |:-----------|-------:|
+    | bm25       | 0.3481 |
+    | **splade** |      - |
     """
     full = [column if isinstance(column, Column) else Column(column) for column in columns]
     texts = [[_format(cell, column) for cell, column in zip(row, full, strict=True)] for row in rows]
     headings = [column.heading for column in full]
     if markdown:
-        best = [_best([row[i] for row in rows], column) for i, column in enumerate(full)]
-        texts = [[_bold_or_escape(*pair) for pair in zip(row, best, strict=True)] for row in texts]
+        texts = [[f"**{escape(text)}**" if isinstance(text, Strong) else escape(text) for text in row] for row in texts]
         headings = [escape(heading) for heading in headings]
     widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
     right = [column.right or any(isinstance(row[i], int | float) for row in rows) for i, column in enumerate(full)]
@@ -139,18 +139,6 @@ def _format(cell: Cell, column: Column) -> str:
     if isinstance(cell, float):
         return f"{cell:.{column.digits}f}"
     return "-" if cell is None else cell if isinstance(cell, str) else str(cell)
-
-
-def _best(cells: Sequence[Cell], column: Column) -> str | None:
-    """Text of the best of at least two numbers."""
-    numbers = [cell for cell in cells if isinstance(cell, int | float) and not math.isnan(cell)]
-    if column.best is None or len(numbers) < 2:
-        return None
-    return _format(max(numbers) if column.best == "highest" else min(numbers), column)
-
-
-def _bold_or_escape(text: str, best: str | None) -> str:
-    return f"**{escape(text)}**" if text == best or isinstance(text, Strong) else escape(text)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.machine import processors
 
 ATTEMPTS = 4
@@ -45,8 +46,6 @@ class Resources:
 
     cpus: float = 1
     gpus: float = 0
-    memory_gb: float | None = None
-    """None: not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +74,7 @@ class Engine:
     def connected(self) -> Iterator[Any]:
         """The module ``ray``, connected; its tasks end with the block."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError:
-            raise LearnedSparseError("--engine ray: Ray is not installed; pip install 'learned-sparse[ray]'") from None
+        ray = import_extra("ray", "ray")
         if ray.is_initialized():  # by the caller, who also ends it
             yield ray
             return
@@ -104,6 +100,12 @@ class Engine:
             with _fault_handlers_kept():
                 ray.shutdown()
 
+    @contextlib.contextmanager
+    def tasks(self, **variables: str) -> Iterator[Tasks]:
+        """Tasks on the cluster; they end with the block. ``variables``: further environment variables of theirs."""
+        with self.connected() as ray:
+            yield Tasks(ray, *self.share(ray), variables)
+
     def share(self, ray: Any) -> tuple[int, Resources]:
         """Number of tasks at a time, and an equal share of the cluster for each of them."""
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
@@ -124,36 +126,24 @@ class Engine:
 
 
 class Tasks:
-    """Runs commands and functions on a cluster. Use it in a ``with`` block; several threads may run commands."""
+    """Runs commands and functions on a cluster (``Engine.tasks``); several threads may run commands."""
 
-    def __init__(self, engine: Engine, *, variables: Mapping[str, str] | None = None) -> None:
-        """``variables``: further environment variables of the tasks. Ray starts with the ``with`` block."""
-        self._engine, self._exit = engine, contextlib.ExitStack()
+    def __init__(self, ray: Any, workers: int, default: Resources, variables: Mapping[str, str]) -> None:
         own = {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)}
-        self._place = (str(Path.cwd()), [path for path in sys.path if path], own | dict(variables or {}))
+        self._place = (str(Path.cwd()), [path for path in sys.path if path], own | dict(variables))
         self._running: set[Any] = set()
-        self._ray: Any = None
-        self.workers = 1
+        self._ray = ray
+        self.workers = workers
         """Tasks at a time."""
-        self.default = Resources()
+        self.default = default
         """An equal share of the cluster for each of them."""
-
-    def __enter__(self) -> Tasks:
-        with contextlib.ExitStack() as stack:
-            self._ray = stack.enter_context(self._engine.connected())
-            self.workers, self.default = self._engine.share(self._ray)
-            self._exit = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._exit.__exit__(*error)
 
     def call(self, function: Callable[..., Any], *arguments: Any, resources: Resources | None = None) -> Any:
         """Result of ``function(*arguments)``, computed on a node; errors of the function are raised here."""
         share = resources or self.default
-        options: dict[str, Any] = {} if share.memory_gb is None else {"memory": int(share.memory_gb * 10**9)}
-        options |= {"num_cpus": share.cpus, "num_gpus": share.gpus, "max_calls": 1, "max_retries": ATTEMPTS - 1}
-        remote = self._ray.remote(**options)(_at_place)
+        remote = self._ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_calls=1, max_retries=ATTEMPTS - 1)(
+            _at_place
+        )
         reference = remote.remote(self._place, function, arguments)
         self._running.add(reference)
         try:
@@ -199,12 +189,6 @@ class Tasks:
         """End all running tasks."""
         for reference in list(self._running):
             self._ray.cancel(reference, force=True)
-
-    def fits(self, resources: Resources) -> bool:
-        """Whether a node of the cluster has the resources, free or not."""
-        needed = {"CPU": resources.cpus, "GPU": resources.gpus, "memory": (resources.memory_gb or 0) * 1e9}
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        return any(all(node.get(name, 0) >= count for name, count in needed.items()) for node in nodes)
 
 
 def run_command(module: str, words: Sequence[str], log: str) -> int:

@@ -66,24 +66,11 @@ def python() -> Python:
     return run
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of one file in one process, because they share fixtures, unless they share none."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file, _, test = nodeid.partition("::")
-            return test if file.endswith(("test_readme.py", "test_rehearsal.py")) else file
-
-    return ByFile(config, log)
-
-
 SLOW = (
     "test_kills.py", "test_text_readers.py", "test_rehearsal.py", "test_reproduce.py", "test_demo.py", "test_readme.py",
     "test_benchmarks.py", "test_processes.py",
 )  # fmt: skip
-"""Slow files that start first, so that none of them runs alone at the end."""
+"""Slow files that start first, so that none of them runs alone at the end (``--dist loadfile``)."""
 SLOW_TIER = ("test_benchmarks.py", "test_same_bytes.py", "test_second_device.py")
 """Files that only ``make test-slow`` and CI run: benchmarks at toy size, bytes in every locale, a simulated GPU."""
 
@@ -117,16 +104,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: must not be skipped ({reason})"
     return report
-
-
-@pytest.fixture(scope="session")
-def server() -> Generator[Any]:
-    """Runs commands in forks of one process that has imported them (``tests.reliability.commands.Server``)."""
-    from tests.reliability.commands import Server
-
-    server = Server()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="session")

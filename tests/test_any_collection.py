@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,8 @@ from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores
 from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
 from encoders.training.validation import Validator
-from eval.dimensions import main as dimensions
-from eval.dimensions import read_encoded
 from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
-from eval.reproduce.matrix import BM25Row, Column, Matrix, RecipeRow, Training
-from eval.reproduce.plan import make_plan
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import index_folder, queries_folder, run_file, vectors_folder
@@ -30,11 +25,9 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.index.note import IndexNote
-from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
-from learned_sparse.jsonvector.reader import read_vectors, vector_files
+from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.search import __main__ as search
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import FakeEncoder, install_loader
@@ -50,32 +43,20 @@ def name(tmp_home: Path) -> Iterator[str]:
         yield f"ir_datasets:{name}"
 
 
-def test_documents_are_encoded_once_for_all_parts(
-    name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_are_encoded_once_for_all_parts(name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
-    words = ["--model", "fake", "--checkpoint", "nowhere", "--collection", f"{name}/dev/small"]
-    assert encode.main(words) == 0
+    words = ["--model", "fake", "--checkpoint", "nowhere", "--collection"]
+    assert encode.main([*words, f"{name}/dev/small"]) == 0
     vectors = vectors_folder(FILED, "fake")
     assert sorted(dict(read_vectors(vectors))) == sorted(f"d{i}" for i in range(len(TEXTS)))
-    assert (
-        f"next: python -m learned_sparse.index --model fake --collection {name}/dev/small\n" in capsys.readouterr().out
-    )
-    assert encode.main([*words, "--queries"]) == 0
-    queries = Manifest.load(queries_folder(FILED, "dev-small", "fake"))
-    assert (queries.collection, queries.split, queries.counts.written) == (FILED, "dev-small", 12)
-    words[-1] = name  # the parent name: its parts are splits
-    assert encode.main([*words, "--queries"]) == 0
-    assert Manifest.load(queries_folder(FILED, "test", "fake")).complete
     written = (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns
-    assert encode.main(words) == 0  # equal documents: nothing to encode
+    assert encode.main([*words, name]) == 0  # the parent name: equal documents, so nothing to encode
     assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
     assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
-
-
-def test_missing_vectors_are_an_error_with_the_users_spelling_of_the_name(name: str) -> None:
-    with pytest.raises(LearnedSparseError, match=f"no vectors yet; run .* --collection {name}/test, or name"):
-        index.main(["--model", "fake", "--collection", f"{name}/test"])
+    for part, split in (("/dev/small", "dev-small"), ("", "test")):  # the parts of the parent are its splits
+        assert encode.main([*words, f"{name}{part}", "--queries"]) == 0
+        queries = Manifest.load(queries_folder(FILED, split, "fake"))
+        assert (queries.collection, queries.split, queries.counts.written) == (FILED, split, 12)
 
 
 @pytest.mark.parametrize(
@@ -88,36 +69,6 @@ def test_training_data(name: str, suffix: str, split: str) -> None:
     assert isinstance(loaded.examples, JudgedExamples)
     assert loaded.examples.positives["q3"] == ["d3"]
     assert loaded.examples.queries["q3"] == " ".join(TEXTS[3].split()[:2])
-
-
-def test_an_explicit_split_is_not_replaced(name: str) -> None:
-    with pytest.raises(LearnedSparseError, match="no split 'test'; known: dev-small"):
-        load_source(Source(collection=f"{name}/dev/small", split="test"), Negatives(kind="none"))
-
-
-def test_validation(name: str) -> None:
-    validator = Validator(Validation(collection=f"{name}/test", every=1), seed=0)
-    assert validator.positives == {f"q{i}": [f"d{i}"] for i in range(len(TEXTS))}
-    with pytest.raises(LearnedSparseError, match="no split 'dev'; known: dev-small, test, train"):
-        Validator(Validation(collection=name, every=1), seed=0)
-
-
-def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
-    """Two parts of one data set: each has its own queries, documents are indexed once in any order of the columns."""
-    columns = {
-        part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
-    }
-    matrix = Matrix(title="", columns=columns, rows={"BM25": BM25Row(bm25="text")}, plain_names=True)
-    plan = make_plan(matrix, "m", None)
-    assert [step.kind for step in plan.steps if step.kind == "index-bm25"] == ["index-bm25"]
-    assert plan.steps[0].command == (
-        f"python -m learned_sparse.index --bm25 --collection {name} --index {index_folder(FILED, 'bm25')}"
-    )
-    assert {cell.run for cell in plan.cells} == {run_file(FILED, split, "bm25") for split in ("test", "dev-small")}
-    searches = [step.command for step in plan.steps if step.kind == "search"]
-    assert f"--collection {name}/dev/small --split dev-small" in searches[1]
-    backwards = dataclasses.replace(matrix, columns=dict(reversed(columns.items())))
-    assert make_plan(backwards, "m", None).steps[0].key == plan.steps[0].key
 
 
 @pytest.mark.jvm
@@ -154,26 +105,6 @@ def collection(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) 
     return str(tmp_path / "toy")
 
 
-@pytest.mark.parametrize("options", [[], ["--segment-length", "4"]])
-def test_encoded_documents(
-    collection: str,
-    tmp_home: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        FakeEncoder, "word_spans", lambda _, texts: [[(0, len(t), 1)] if t.strip() else [] for t in texts]
-    )
-    assert encode.main(["--model", "m", "--checkpoint", "c", "--collection", collection, *options]) == 0
-    folder = tmp_home / "vectors" / "toy" / "m"
-    counts = Manifest.load(folder).counts
-    assert (counts.read, counts.written, counts.empty_texts, counts.empty_vectors) == (4, 4, 2, 2)
-    assert [bool(vector) for _, vector in read_vectors(folder)] == [True, False, True, False]
-    assert "  2 without text" in capsys.readouterr().out
-    assert [len(vector) for _, vector in read_encoded(vector_files(folder))][1::2] == [0, 0]
-
-
 @pytest.mark.jvm
 def test_index_search_and_measures(
     collection: str, tmp_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -197,15 +128,6 @@ def test_index_search_and_measures(
     result = json.loads(capsys.readouterr().out)["runs"][0]
     assert result["per_query"]["R@10"] == {"q1": 1.0, "q2": 0.0, "q3": 0.5}
     assert result["scores"]["R@10"] == 0.5
-    vectors = tmp_home / "vectors" / "toy" / "m"
-    jsonvector(["prune", "--vectors", str(vectors), "--output", str(tmp_path / "pruned"), "--top-dimensions", "1"])
-    assert Manifest.load(tmp_path / "pruned").counts.empty_texts == 2
-    capsys.readouterr()
-    dimensions([str(vectors), "--json"])
-    lengths = json.loads(capsys.readouterr().out)["tables"][1]
-    assert dict(zip(lengths["columns"], lengths["rows"][0], strict=True))["empty"] == 2
-    inspect.main(["--index", str(tmp_home / "indexes" / "toy" / "m"), "--document", "d2"])
-    assert "the text is empty" in capsys.readouterr().out
 
 
 @pytest.mark.jvm
@@ -246,14 +168,6 @@ def test_triples_without_text_are_left_out(
     assert f"{path}: left out 3 triples with an empty text" in caplog.messages
 
 
-def test_files_for_stock_pyserini(collection: str, tmp_path: Path) -> None:
-    """Stock Pyserini cannot read a topic without text."""
-    (warning,) = prepare.export(collection, "test", tmp_path / "out", documents=True)
-    assert warning.startswith("1 queries have no text and are not in topics.tsv")
-    assert (tmp_path / "out" / "topics.tsv").read_text() == "q1\tw1\nq3\tw3\n"
-    assert len((tmp_path / "out" / "documents" / "documents.jsonl").read_text().splitlines()) == 4
-
-
 ERROR = r"corpus\.jsonl:13: malformed JSON .*; skip such lines with --on-bad-line skip"
 
 
@@ -281,7 +195,6 @@ def test_bad_lines_in_small_steps_of_leaderboards(damaged: Path, tmp_path: Path)
     run.write_text("q0 Q0 d1 1 1.0 t\n")
     on, out = ["--collection", str(damaged), "--split", "test"], ["--output", str(tmp_path / "out")]
     for words in (
-        ["export", *on, "--documents", *out],
         ["sample", *on, "--run", str(run), "--depth", "1", *out],
         ["expand", "--collection", str(damaged), *out],
     ):
@@ -298,21 +211,3 @@ def test_bad_lines_in_training(damaged: Path) -> None:
             read(TextStores())
         read(TextStores(on_bad_line="skip"))
     assert load_recipe("demo-splade", changes=["on_bad_line=skip"]).on_bad_line == "skip"
-
-
-def test_bad_lines_in_matrices(damaged: Path) -> None:
-    columns = {"c": Column(collection=str(damaged), split="test", measures=("MRR@10",), pool=10)}
-    rows = {
-        "text": BM25Row(bm25="text"),
-        "expanded": BM25Row(bm25="expanded", expanded=str(damaged / "corpus.jsonl")),
-        "trained": RecipeRow(recipe="demo-splade"),
-    }
-    training = Training(data=(f"{damaged}:test",), validation=str(damaged))
-    matrix = Matrix(title="", columns=columns, rows=rows, training=training)
-    for on_bad_line, count in (("error", 0), ("skip", 1)):
-        plan = make_plan(dataclasses.replace(matrix, on_bad_line=on_bad_line), "m", None)  # type: ignore[arg-type]
-        for step in plan.steps:
-            reads = step.kind in {"encode", "pool", "train"} or "expand" in step.arguments
-            reads |= step.kind == "index-bm25" and "--collection" in step.arguments
-            words = " ".join(step.arguments).replace("on_bad_line=skip", "--on-bad-line skip")
-            assert words.count("--on-bad-line skip") == (count if reads else 0), step

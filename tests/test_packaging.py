@@ -1,4 +1,4 @@
-"""The package works as a wheel used elsewhere and as a plain install run from the root. Tests run an editable one."""
+"""The package works as a wheel that is used elsewhere. Tests run an editable install."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("learned_sparse", "encoders", "eval", "collections", "setup.cfg", "pyproject.toml", "LICENSE", "README.md")
+PACKAGES = ("learned_sparse", "encoders", "eval")
+PARTS = (*PACKAGES, "collections", "setup.cfg", "pyproject.toml", "LICENSE", "README.md")
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 OFFLINE = ("--no-deps", "--no-index", "--quiet")
-
 CHECK = """
 import json
-from collections import deque
 import encoders, eval, learned_sparse
 from encoders.training.recipe import load_recipe, recipe_names
 from learned_sparse.collections.collection import load_collection
@@ -29,43 +28,9 @@ from learned_sparse.collections.descriptions import descriptions
 print(json.dumps({
     "files": [module.__file__ for module in (encoders, eval, learned_sparse)],
     "collections": sorted({file.stem for name, file in descriptions().items() if load_collection(name).name == name}),
-    "recipes": [name for name in recipe_names() if load_recipe(name)],
+    "encoders/recipes": [name for name in recipe_names() if load_recipe(name)],
 }))
 """
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy of the files that a build needs, without tests and without files of an earlier install."""
-    folder = tmp_path_factory.mktemp("checkout")
-    for name in PARTS:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif source.exists():
-            shutil.copy(source, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    copy = shutil.copytree(checkout, tmp_path_factory.mktemp("build") / "copy")
-    call(Path(sys.executable), *PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", folder, copy)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment with the wheel and the dependencies of this one, but not its editable install."""
-    folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin" / "python"
-    (packages,) = (folder / "lib").glob("python*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
-    call(Path(sys.executable), *PIP, "--python", python, "install", *OFFLINE, wheel)
-    return python
 
 
 def call(python: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
@@ -76,41 +41,42 @@ def call(python: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def check_use(python: Path, cwd: Path, home: Path, checkout: Path) -> None:
-    """The install has all collections and recipes of ``checkout``, its commands run, and its code is below ``home``."""
-    facts = json.loads(call(python, "-c", CHECK, cwd=cwd))
-    assert [Path(file).is_relative_to(home) for file in facts["files"]] == [True, True, True], facts["files"]
-    for kind, folder in (("collections", "collections"), ("recipes", "encoders/recipes")):
-        stems = sorted(path.stem for path in (checkout / folder).glob("[!_]*.yaml"))  # _NAME: a base
-        assert facts[kind] == stems != []
-    assert "usage: python -m learned_sparse.encode" in call(python, "-m", "learned_sparse.encode", "--help", cwd=cwd)
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of the files that a build needs, without tests and files of an earlier install."""
+    folder, dist = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("dist")
+    for name in PARTS:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder)
+    call(Path(sys.executable), *PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", dist, folder)
+    (built,) = dist.glob("*.whl")
+    return built
 
 
-def test_wheel_used_elsewhere(installed: Path, checkout: Path, tmp_path: Path) -> None:
-    check_use(installed, tmp_path, installed.parents[1], checkout)
+def test_wheel_used_elsewhere(wheel: Path, tmp_path: Path) -> None:
+    """In an environment with the dependencies of this one, but not its editable install."""
+    venv.create(tmp_path, with_pip=False, symlinks=True)
+    python = tmp_path / "bin" / "python"
+    (packages,) = (tmp_path / "lib").glob("python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    call(Path(sys.executable), *PIP, "--python", python, "install", *OFFLINE, wheel)
+    facts = json.loads(call(python, "-c", CHECK, cwd=tmp_path))
+    assert [Path(file).is_relative_to(tmp_path) for file in facts["files"]] == [True, True, True], facts["files"]
+    for folder in ("collections", "encoders/recipes"):
+        stems = sorted(path.stem for path in (ROOT / folder).glob("[!_]*.yaml"))  # _NAME: a base
+        assert facts[folder] == stems != []
+    assert "usage: python -m learned_sparse.encode" in call(python, "-m", "learned_sparse.encode", "--help")
 
 
-def test_plain_install_run_from_the_root(installed: Path, checkout: Path) -> None:
-    check_use(installed, checkout, checkout, checkout)
-
-
-def test_contents_of_the_wheel(wheel: Path, checkout: Path) -> None:
+def test_contents_of_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = archive.namelist()
-    release = wheel.name.split("-")[1]
-    assert {file.split("/")[0] for file in files} == {
-        *("learned_sparse", "encoders", "eval"), *(f"learned_sparse-{release}.{kind}" for kind in ("dist-info", "data"))
-    }  # fmt: skip
-    for package in ("learned_sparse", "encoders", "eval"):
-        needed = [p for p in (checkout / package).rglob("*.*") if p.suffix in {".py", ".css", ".js", ".class"}]
-        needed = [path for path in needed if "results" not in path.parts]  # pages of a leaderboard
-        assert {str(path.relative_to(checkout)) for path in needed} <= set(files)
-        assert f"{package}/py.typed" in files
+    assert {file.split("/")[0].rpartition(".")[2] for file in files} == {*PACKAGES, "dist-info", "data"}
+    needed = {".py", ".css", ".js", ".class", ".yaml", ".txt", ".html", ".typed"}
+    paths = [path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.*")]
+    missing = {str(path) for path in paths if path.suffix in needed and "results" not in path.parts} - set(files)
+    assert not missing
     assert any(file.endswith("licenses/LICENSE") for file in files)
-    for folder in (
-        "eval/matrices",
-        "eval/reproduce/leaderboard/static",
-        "learned_sparse/export/usage",
-        "learned_sparse/serve/static",
-    ):
-        assert {str(path.relative_to(checkout)) for path in (checkout / folder).iterdir()} <= set(files)

@@ -12,19 +12,15 @@ from pathlib import Path
 
 import pytest
 import tqdm.std
-import yaml
 
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.training.data.sources import load_source
-from encoders.training.recipe import load_recipe
 from learned_sparse.core import errors
-from tests.reliability.fork_server import main_of
-from tests.toy_data import save_collection, save_recipes
+from tests.reliability.processes import main_of
+from tests.toy_data import save_collection
 
 MODEL = "--model m --checkpoint {checkpoint} --device cpu --dtype fp32"
 BARS = [
     (f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {{out}}", "12/12", "12 documents of"),
-    (f"learned_sparse.encode {MODEL} --queries --input {{toy}}/queries.jsonl --output {{out}}", "12/12", "12 queries"),
     (
         "learned_sparse.search --backend exact --vectors {vectors} --topics {toy}/queries.jsonl --output {out}",
         "12/12", "{out}: 12 queries",
@@ -32,26 +28,12 @@ BARS = [
     ("learned_sparse.export --format ciff --vectors {vectors} --output {out}", "12/12", "{out}: 12 documents"),
     ("learned_sparse.jsonvector prune --vectors {vectors} --top-dimensions 1 --output {out}", "12/12", "12 documents"),
     ("eval.costs --vectors {vectors} --queries {queries} --output {out}", "236/236", "{out}: "),
-    ("eval.dimensions {vectors} --queries {queries}", "12/12", "12 documents"),
-    ("eval.evaluate --collection {toy} --split test --run {run} --overlap {tokenizer}", "11/12", "Match all ("),
-    (
-        "eval.sweep --checkpoint {checkpoint} --collection {toy} --split test --set pooling=max --output {out}",
-        "documents", "written: {out}",
-    ),
-    (
-        "eval.rerank --checkpoint {checkpoint} --collection {toy} --split test --run {run} --depth 1 --output {out}",
-        "1/1", "written: {out}/rerank.json and 1 runs",
-    ),
-    (
-        "eval.reproduce.prepare sample --collection {toy} --split test --queries 2 --documents 5 --output {out}",
-        "12/12", "{out}",
-    ),
     (
         "encoders.teach --collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}",
         "12/12", "{out}: 12 pairs of 12 queries",
     ),
 ]  # fmt: skip
-"""A command, what its bar shows, and what it prints at its end. The breakdown stops at the last relevant document."""
+"""A command, what its bar shows, and what it prints at its end."""
 
 
 class Terminal(io.StringIO):
@@ -84,7 +66,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
         "--queries --input {toy}/queries.jsonl --output {queries}",
     ):
         assert encode(shlex.split(f"{MODEL} {words}".format(**paths))) == 0
-    return {**paths, "tokenizer": tiny_bert}
+    return paths
 
 
 @pytest.mark.parametrize(("words", "shown", "end"), BARS)
@@ -115,20 +97,12 @@ def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("before", [["train", "encode", "index"], ["encode", "index"], ["index"]])
+@pytest.mark.parametrize("before", [["encode", "index"], ["index"]])
 def test_next_commands_lead_to_measures(
-    before: list[str], paths: dict[str, Path], tiny_bert: Path, tmp_path: Path, tmp_home: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    before: list[str], paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each printed command is run as it stands, up to the one that measures, or that needs a file of the user."""
-    if before[0] == "train":
-        recipe = save_recipes(tmp_path / "recipes", ["small-splade"], tiny_bert) / "small-splade.yaml"
-        values = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-        values |= {"validation": None, "negatives": {"kind": "none"}}
-        values["data"] = [{"collection": str(paths["toy"]), "split": "test"}]
-        recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
-        words = f"encoders.train --recipe {recipe} --device cpu"
-    elif before[0] == "encode":
+    if before[0] == "encode":
         words = f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path}/'my vectors'"
     else:
         words = "learned_sparse.index --bm25 --collection {toy}"
@@ -141,18 +115,3 @@ def test_next_commands_lead_to_measures(
         words = words.replace("QRELS.txt", str(paths["toy"] / "qrels" / "test.tsv"))
     assert modules == [*before, "search", "evaluate"]
     assert re.search(r"[01]\.\d{4}$", last)
-
-
-def test_the_next_command_of_a_teacher_is_a_training_that_reads_its_scores(
-    paths: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the last step: the recipe has a backbone of the Hub."""
-    words = "--collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}"
-    last = printed_by(f"encoders.teach {words}".format(out=tmp_path / "scores.tsv", **paths), capsys)[-1]
-    module, *options = shlex.split(last.removeprefix("next: python -m "))
-    assert (module, options[:3]) == ("encoders.train", ["--recipe", "splade-distilled", "--set"])
-    recipe = load_recipe(options[1], changes=options[3:])
-    (source,) = recipe.data
-    assert source.scores == tmp_path / "scores.tsv"
-    loaded = load_source(source, recipe.negatives_of(recipe.stages[0]))
-    assert loaded.name == "toy/test"

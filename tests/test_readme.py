@@ -13,7 +13,7 @@ import pytest
 
 from encoders.training.recipe import load_recipe
 from tests.benchmarks import report
-from tests.reliability.commands import Run, Server
+from tests.reliability.processes import Run, run_one
 from tests.tiny_models import save_tiny
 from tests.toy_data import save_collection, save_library
 
@@ -47,14 +47,14 @@ def python_block(heading: str) -> str:
     return str(block)
 
 
-def run_all(lines: list[str], folder: Path, server: Server, **environment: str) -> dict[str, str]:
+def run_all(lines: list[str], folder: Path, **environment: str) -> dict[str, str]:
     """Output of each command."""
     outputs = {}
     for line in lines:
         _, flag, module, *arguments = shlex.split(line)
         assert flag == "-m"
         home = {"LEARNED_SPARSE_HOME": "", **environment}
-        (done,) = server.run(Run(module=module, arguments=tuple(arguments), folder=folder, environment=home))
+        done = run_one(Run(module=module, arguments=tuple(arguments), folder=folder, environment=home))
         assert done.status == 0, done.output
         outputs[line] = done.output
     return outputs
@@ -105,9 +105,9 @@ def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jvm
-def test_sparterm_as_written(tmp_path: Path, server: Server) -> None:
+def test_sparterm_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "sparterm", save_tiny("headless", tmp_path / "backbone"))
-    run_all(trained("SparTerm, step by step"), tmp_path, server)
+    run_all(trained("SparTerm, step by step"), tmp_path)
     stock, exact = (ranking(tmp_path / name) for name in ("stock.txt", "exact.txt"))
     assert stock.keys() == exact.keys()
     assert len(stock) > 50
@@ -117,8 +117,8 @@ def test_sparterm_as_written(tmp_path: Path, server: Server) -> None:
 
 
 @pytest.mark.jvm
-def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
-    planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path, server).values()
+def test_leaderboards_as_written(tmp_path: Path) -> None:
+    planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path).values()
     assert "7 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
@@ -127,34 +127,34 @@ def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
 
 
 @pytest.mark.jvm
-def test_splade_as_written(tmp_path: Path, server: Server) -> None:
+def test_splade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     texts = ["how to read a file", "Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
     lines = [f'{{"_id": "d{i}", "title": "", "text": "{text}"}}\n' for i, text in enumerate(texts)]
     (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
-    *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path, server).values()
+    *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path).values()
     assert exported.startswith("pisa: 3 documents with ")
     assert re.search(r"^run +[01]\.\d{4} +1\.0000", output, re.MULTILINE), output
 
 
 @pytest.mark.jvm
-def test_the_readme_as_written(tmp_path: Path, server: Server, python: Any) -> None:
+def test_the_readme_as_written(tmp_path: Path, python: Any) -> None:
     """With the weights of splade-tiny, so that the printed hits are those of the page."""
     texts = ["Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
     lines = [f'{{"_id": "d{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)]
     (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\thow do planes fly\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n", encoding="utf-8")
-    *_, output = run_all(commands("Your own documents"), tmp_path, server).values()
+    *_, output = run_all(commands("Your own documents"), tmp_path).values()
     assert re.search(r"^run +1\.0000 +1\.0000", output, re.MULTILINE), output
     (printed,) = re.findall(r"prints `(.*?)`", section("In Python"))
     run_program(python_block("In Python") + PYSERINI.format(printed=printed), tmp_path, python)
 
 
 @pytest.mark.jvm
-def test_your_own_collection_as_written(tmp_path: Path, server: Server, python: Any) -> None:
+def test_your_own_collection_as_written(tmp_path: Path, python: Any) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     folder = tmp_path / "my-collection"
     (folder / "qrels").mkdir(parents=True)
@@ -166,10 +166,10 @@ def test_your_own_collection_as_written(tmp_path: Path, server: Server, python: 
     for split, pairs in {"train": ["q0\td0\t1", "q1\td2\t1"], "test": ["q0\td0\t1", "q2\td1\t1"]}.items():
         lines = ["query-id\tcorpus-id\tscore", *pairs]
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path, server).values()
+    *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path).values()
     trainings = [line for line in commands("3. A model") if "encoders.train" in line]
     assert len(trainings) == 2
-    shown = run_all([f"{line} --set stages.0.steps=1 --device cpu --quiet" for line in trainings], tmp_path, server)
+    shown = run_all([f"{line} --set stages.0.steps=1 --device cpu --quiet" for line in trainings], tmp_path)
     for name, output in zip(["my-splade", "my-minilm"], shown.values(), strict=True):
         assert output.startswith(f"{name}: 1 steps in "), output
     assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
@@ -179,10 +179,10 @@ def test_your_own_collection_as_written(tmp_path: Path, server: Server, python: 
 
 
 @pytest.mark.jvm
-def test_a_model_with_bm25_as_written(tmp_path: Path, server: Server) -> None:
+def test_a_model_with_bm25_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     save_collection(tmp_path / "my-collection", ["test"])
-    run_all(commands("A model and BM25 in one index"), tmp_path, server)
+    run_all(commands("A model and BM25 in one index"), tmp_path)
     default = ranking(tmp_path / "learned_sparse_home" / "runs" / "my-collection" / "test" / "splade+bm25.txt")
     weighed = ranking(tmp_path / "alpha-0.3.txt")
     assert len(default) == len(weighed) == 12
@@ -191,9 +191,9 @@ def test_a_model_with_bm25_as_written(tmp_path: Path, server: Server) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jvm
-def test_spade_as_written(tmp_path: Path, server: Server) -> None:
+def test_spade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
-    outputs = run_all(trained("SpaDE, step by step"), tmp_path, server)
+    outputs = run_all(trained("SpaDE, step by step"), tmp_path)
     sweep = next(text for command, text in outputs.items() if "eval.sweep" in command)
     assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
     assert "Match" in next(text for command, text in outputs.items() if "--overlap" in command)
@@ -201,9 +201,9 @@ def test_spade_as_written(tmp_path: Path, server: Server) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jvm
-def test_uhd_bert_as_written(tmp_path: Path, server: Server) -> None:
+def test_uhd_bert_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))
-    outputs = run_all(trained("UHD-BERT, step by step"), tmp_path, server)
+    outputs = run_all(trained("UHD-BERT, step by step"), tmp_path)
     assert "500 documents" in next(text for command, text in outputs.items() if "--verify" in command)
     page = (tmp_path / "dimensions" / "dimensions.md").read_text(encoding="utf-8")
     assert re.search(r"\bb[12]d\d+\b", page)

@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
 from tests.toy_data import save_beir
 
-PROGRAM = """if True:
-    import contextlib, importlib
-    from pathlib import Path
-
-    def run(command, words, output=None):
-        with contextlib.ExitStack() as stack:
-            if output:
-                file = stack.enter_context(Path(output).open("w", encoding="utf-8"))
-                stack.enter_context(contextlib.redirect_stdout(file))
-            module = importlib.import_module(command)
-            if hasattr(module, "__path__"):
-                module = importlib.import_module(f"{command}.__main__")
-            assert module.main(words.split()) == 0, command
-
-    encode = "--model m --checkpoint checkpoint --collection tiny --dtype fp32 --device cpu"
-    judged = "--collection tiny --run run.txt exact.txt"
-    run("learned_sparse.encode", f"{encode} --output vectors --part-size 3 --bits 8")
-    run("learned_sparse.encode", f"{encode} --output queries --queries --bits 8")
-    run("learned_sparse.index", "--input vectors --index índice")
-    run("learned_sparse.search", "--index índice --topics tiny/queries.jsonl --output run.txt")
-    exact = "--backend exact --vectors vectors --query-vectors queries/queries.tsv"
-    run("learned_sparse.search", f"{exact} --output exact.txt")
-    run("learned_sparse.jsonvector", "prune --vectors vectors --output pruned --top-dimensions 2")
-    run("learned_sparse.inspect", "--document d\\u00e9j\\u00e0 --index índice --collection tiny --json", "text.json")
-    run("eval.evaluate", f"{judged} --per-query --output scores.json")
-    run("eval.evaluate", f"{judged} --overlap checkpoint --json", "overlap.json")
-    run("eval.dimensions", "vectors --queries queries --texts --at-least 1 --output dimensions")
-    run("eval.reproduce.prepare", "export --collection tiny --split test --documents --output exported")
+PROGRAM = """
+import shlex, sys
+from tests.reliability.processes import main_of
+for command in sys.stdin.read().splitlines():
+    module, *words = shlex.split(command)
+    assert main_of(module)(words) == 0, command
+"""
+ENCODE = "learned_sparse.encode --model m --checkpoint checkpoint --collection tiny --dtype fp32 --device cpu"
+COMMANDS = f"""\
+{ENCODE} --output vectors --part-size 3 --bits 8
+{ENCODE} --output queries --queries --bits 8
+learned_sparse.index --input vectors --index índice
+learned_sparse.search --index índice --topics tiny/queries.jsonl --output run.txt
+learned_sparse.search --backend exact --vectors vectors --query-vectors queries/queries.tsv --output exact.txt
+learned_sparse.jsonvector prune --vectors vectors --output pruned --top-dimensions 2
+learned_sparse.inspect --document d\u00e9j\u00e0 --index índice --collection tiny --json
+eval.evaluate --collection tiny --run run.txt exact.txt --per-query --output scores.json
+eval.evaluate --collection tiny --run run.txt exact.txt --overlap checkpoint --json
+eval.dimensions vectors --queries queries --texts --at-least 1 --output dimensions
+eval.reproduce.prepare sample --collection tiny --split test --queries 2 --output sampled
 """
 SETTINGS = [
     {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"},
@@ -49,7 +40,7 @@ SETTINGS = [
 
 
 @pytest.mark.jvm
-def test_outputs_are_equal_on_different_machines(root: Path, tmp_path: Path, tiny_bert: Path) -> None:
+def test_outputs_are_equal_on_different_machines(root: Path, tmp_path: Path, tiny_bert: Path, python: Any) -> None:
     texts = {
         "d\u00e9j\u00e0": "rash and hives \u2603 caf\u00e9",
         "\u0645": "heat flow",
@@ -66,17 +57,12 @@ def test_outputs_are_equal_on_different_machines(root: Path, tmp_path: Path, tin
         for name in ("tiny", "checkpoint"):
             shutil.copytree(tmp_path / name, folder / name)
         environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", **settings}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], cwd=folder, env=environment, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
-        outputs.append(
-            {
-                path.relative_to(folder).as_posix(): path.read_bytes()
-                for path in folder.rglob("*")
-                if path.is_file() and (path.parent.name != "índice" or path.name == "learned_sparse.json")
-            }
-        )
+        done = python("-c", PROGRAM, input=COMMANDS, cwd=folder, env=environment, encoding="utf-8")
+        assert done.returncode == 0, done.stderr
+        (folder / "printed").write_text(done.stdout.partition("{")[2], encoding="utf-8")
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        files = [path for path in files if path.parent.name != "índice" or path.name == "learned_sparse.json"]
+        outputs.append({path.relative_to(folder).as_posix(): path.read_bytes() for path in files})
     first, second = outputs
     assert sorted(first) == sorted(second)
     assert [name for name in first if first[name] != second[name]] == []

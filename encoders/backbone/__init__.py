@@ -3,5 +3,5 @@
 Start reading in ``towers`` (``LanguageModel``: hidden states and decoder); ``pretrained`` loads what is inside.
 """
 
-__all__ = ["device", "hidden_states", "lora", "pretrained", "towers"]
+__all__ = ["device", "hidden_states", "inference", "lora", "pretrained", "towers"]
 """Public modules."""

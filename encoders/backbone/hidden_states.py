@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import transformers
@@ -28,9 +28,6 @@ from encoders.backbone.towers import LanguageModel, TermTable, Tower, save_netwo
 from encoders.checkpoints.notes import UNICOIL_HEAD
 from learned_sparse.core.errors import LearnedSparseError
 
-if TYPE_CHECKING:
-    from encoders.backbone.lora import Lora
-
 HEAD = "head.safetensors"
 
 
@@ -50,13 +47,8 @@ class HiddenStates(Tower):
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
         self.head, self.layers = head, tuple(layers)
+        self.vocabulary_size = model.get_input_embeddings().num_embeddings
         probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Rows of the input embeddings."""
-        size: int = self.model.get_input_embeddings().num_embeddings
-        return size
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor | tuple[Tensor, ...]:
         """States of the one layer, or of each of ``layers`` in order; those of padding have no meaning."""
@@ -90,19 +82,18 @@ class HiddenStatesKind:
     create, so that a checkpoint can be read with fewer layers than it was trained with.
     """
 
-    def __init__(
-        self,
-        make_head: Callable[[int], nn.Module],
-        layers: Sequence[int] | None = None,
-        empty_head: Callable[[int], nn.Module] | None = None,
-    ) -> None:
-        """``empty_head`` makes the head without random weights, if these take time and are loaded afterwards."""
-        self._make_head, self._layers, self._empty_head = make_head, layers, empty_head or make_head
+    def __init__(self, make_head: Callable[[int], nn.Module], layers: Sequence[int] | None = None) -> None:
+        self._make_head, self._layers = make_head, layers
 
     def load(self, folder: Path) -> HiddenStates:
         """Read the network and its head."""
+
+        def head_without_numbers(hidden_size: int) -> nn.Module:
+            with torch.device("meta"):  # random numbers would take time
+                return self._make_head(hidden_size)
+
         with torch.random.fork_rng(devices=[]):
-            tower = HiddenStatesKind(self._empty_head, self._layers).from_backbone(folder, attention=None)
+            tower = HiddenStatesKind(head_without_numbers, self._layers).from_backbone(folder, attention=None)
         _load_head(tower.head, folder)
         return tower
 
@@ -113,7 +104,7 @@ class HiddenStatesKind:
         revision: str | None = None,
         num_hidden_layers: int | None = None,
         attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,
+        adapt: Callable[[Any], None] = lambda _: None,
         **_: Any,
     ) -> HiddenStates:
         """As ``LanguageModel.from_backbone``."""
@@ -132,19 +123,15 @@ class HiddenStatesKind:
             raise LearnedSparseError(
                 f"{name}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
-        if lora is not None:
-            from encoders.backbone.lora import add_lora
-
-            add_lora(model, lora)
+        adapt(model)
         return HiddenStates(model, self._make_head(config.hidden_size), chosen)
 
 
 def _load_head(head: nn.Module, folder: Path) -> None:
     try:
         # Pyserini's uniCOIL keeps its head beside the encoder; a tower of ours does not
-        tensors = dict(read_tensors(folder, UNICOIL_HEAD, prefix=True))
-        content = tensors or from_safetensors((folder / HEAD).read_bytes())
-        absent = head.load_state_dict(content, strict=False).missing_keys
+        content = read_tensors(folder, UNICOIL_HEAD) or from_safetensors((folder / HEAD).read_bytes())
+        absent = head.load_state_dict(content, strict=False, assign=True).missing_keys
     except FileNotFoundError:
         raise LearnedSparseError(
             f"{folder}: no {HEAD}, so it was not saved to the end; copy or train it again"

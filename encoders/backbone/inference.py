@@ -17,8 +17,9 @@ _ROWS = 2048  # tokens of a batch that weights are packed for; others work, too
 _ACTIVATIONS = ("intermediate_act_fn", "transform_act_fn")  # of BERT and its relatives, after the layer "dense"
 
 
-def prepare_network(model: Any, dtype: torch.dtype) -> None:
-    """Change a Hugging Face ``model``, on a CPU in float32 or bf16, in place."""
+def prepare_network(model: Any) -> None:
+    """Change a Hugging Face ``model``, on a CPU, in place."""
+    dtype = next(model.parameters()).dtype
     if model.config._attn_implementation == "sdpa":  # noqa: SLF001
         transformers.AttentionInterface.register(_ATTENTION, _attention)
         transformers.AttentionMaskInterface.register(_ATTENTION, transformers.masking_utils.eager_mask)

@@ -23,8 +23,10 @@ class Lora:
     """Names of linear layers, such as ``q_proj``; ``None``: all but the decoder."""
 
 
-def add_lora(model: Any, lora: Lora) -> None:
+def add_lora(model: Any, lora: Lora | None) -> None:
     """Put adapters beside linear layers of ``model``, in place; they change no result before training."""
+    if lora is None:
+        return
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:

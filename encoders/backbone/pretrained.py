@@ -125,15 +125,14 @@ def load_pretrained(name: str | Path, folder: Path, config: Any, auto_class: Any
     return model, frozenset(loading["missing_keys"])
 
 
-def read_tensors(folder: Path, name: str, *, prefix: bool = False) -> Iterator[Any]:
-    """The tensor ``name`` in the safetensors of ``folder``; with ``prefix``, ``(rest of the name, tensor)`` of each."""
+def read_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
+    """The tensors in the safetensors of ``folder`` whose names begin with ``prefix``, by the rest of the name."""
+    tensors: dict[str, Tensor] = {}
     for path in folder.glob("model*.safetensors"):
         with safe_open(path, framework="pt") as file:
-            for key in file.keys():  # noqa: SIM118  (no mapping)
-                if key == name:
-                    yield file.get_tensor(key)
-                elif prefix and key.startswith(name):
-                    yield key.removeprefix(name), file.get_tensor(key)
+            names = (name for name in file.keys() if name.startswith(prefix))  # noqa: SIM118  (no mapping)
+            tensors |= {name.removeprefix(prefix): file.get_tensor(name) for name in names}
+    return tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

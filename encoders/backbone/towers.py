@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,6 @@ from encoders.checkpoints.notes import TABLE, read_table
 from encoders.head.screen import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
 
-if TYPE_CHECKING:
-    from encoders.backbone.lora import Lora
-
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
 
 
@@ -39,24 +36,19 @@ class Tower(nn.Module):
     Every tower has ``vocabulary_size`` and ``save``.
     """
 
+    vocabulary_size: int
+    """Number of token ids that the tower knows."""
+
     def __init__(self, model: Any = None) -> None:
         """``model``: a Hugging Face network, if the tower has one."""
         super().__init__()
         self.model = model
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids that the tower knows."""
-        raise NotImplementedError
+        self.longest_input = None if model is None else longest_input(model)
+        """Maximum number of tokens that the position embeddings allow; None without a limit."""
 
     def save(self, folder: Path) -> None:
         """Write the weights into ``folder``, which may be missing."""
         raise NotImplementedError
-
-    @property
-    def longest_input(self) -> int | None:
-        """Maximum number of tokens that the position embeddings allow; None without a limit."""
-        return None if self.model is None else longest_input(self.model)
 
     def new_parameters(self) -> list[nn.Parameter]:
         """Parameters that no backbone contains; they may need a higher learning rate."""
@@ -91,13 +83,6 @@ class Tower(nn.Module):
             ) from error
         return True
 
-    def prepare_for_inference(self) -> None:
-        """Pack the weights of the network to encode on a CPU; the tower can no longer be trained or saved."""
-        if self.model is not None:
-            from encoders.backbone.inference import prepare_network  # on CPUs only
-
-            prepare_network(self.model, next(self.parameters()).dtype)
-
 
 class LanguageModel(Tower):
     """A masked-LM or decoder LM of Hugging Face without its last matrix product.
@@ -118,6 +103,7 @@ class LanguageModel(Tower):
         if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
             raise unsupported(model, problem)
         self.decoder: nn.Linear = decoder
+        self.vocabulary_size = decoder.out_features
         logits = probe(model, self._states)
         self.screen = Screen() if decoder.out_features >= MIN_TERMS else None
         """Finds the terms that can have weight; None for a small vocabulary."""
@@ -140,11 +126,6 @@ class LanguageModel(Tower):
         """``b`` of the papers, ``(vocabulary,)``; 0 for a decoder without bias."""
         bias: Tensor | None = self.decoder.bias
         return self.decoder.weight.new_zeros(self.decoder.out_features) if bias is None else bias
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of dimensions."""
-        return self.decoder.out_features
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
@@ -189,7 +170,7 @@ class LanguageModel(Tower):
             )
         tower = cls(model)
         if tower.decoder.bias is None:  # transformers does not load a bias that its class lacks
-            for bias in read_tensors(directory, f"{tower._decoder_name}.bias"):
+            for bias in read_tensors(directory, f"{tower._decoder_name}.bias").values():
                 tower.add_to_bias(bias)
         return tower
 
@@ -202,14 +183,14 @@ class LanguageModel(Tower):
         num_hidden_layers: int | None = None,
         output_bias: float = OUTPUT_BIAS,
         attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,
+        adapt: Callable[[Any], None] = lambda _: None,
     ) -> LanguageModel:
         """A tower from a folder, a Hub id or a published model.
 
         A backbone without masked-LM head gets one that starts as lexical matching: each hidden state scores the
         vocabulary by the input embeddings. ``output_bias`` sets how many terms have a positive score.
         ``num_hidden_layers`` keeps only the first layers. ``attention`` is for decoder LMs only; ``None``: as the
-        folder says. With ``lora``, the network is frozen and low-rank adapters are trained.
+        folder says. ``adapt`` changes the network in place before it is probed, such as ``add_lora``.
         """
         folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
         model, missing = load_pretrained(name, folder, config)
@@ -218,10 +199,7 @@ class LanguageModel(Tower):
             model, missing = load_pretrained(name, folder, config)
         if missing:
             _initialise_head(model, missing, output_bias)
-        if lora is not None:
-            from encoders.backbone.lora import add_lora
-
-            add_lora(model, lora)
+        adapt(model)
         return cls(model)
 
 
@@ -257,12 +235,7 @@ class TermTable(Tower):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.ones(size))
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of terms."""
-        return len(self.weights)
+        self.weights, self.vocabulary_size = nn.Parameter(torch.ones(size)), size
 
     def forward(self) -> Tensor:
         """The weights, ``(vocabulary,)``, none below zero.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -89,7 +90,7 @@ def default_checkpoint(model: str) -> str:
         return checkpoint
     folder, nearest = checkpoint_folder(model).parent, ""
     if (_RECIPES / f"demo-{model}.yaml").is_file():
-        way_out = f"; make demo MODELS={model} trains it (python -m eval.demo --models {model})"
+        way_out = f"; make demo MODELS={model} trains it (python -m eval.reproduce --matrix demo --row {model})"
     elif (_RECIPES / f"{model}.yaml").is_file():
         way_out = f"; python -m encoders.train --recipe {model} trains it"
     else:
@@ -111,35 +112,26 @@ def published_settings(name: str, unrecorded: Collection[str], side: Side = "doc
     return {key: value for key, value in settings.items() if key in unrecorded}
 
 
-def _packaged_folder(entry: Published) -> Path | None:
-    """The folder of a checkpoint in its installed package, which is not imported; None without the package."""
-    if entry.package is None:
-        return None
-    try:
-        files = importlib.metadata.files(entry.package) or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    path = next((Path(str(file.locate())) for file in files if file.as_posix() == entry.file), None)
-    if path is None or not path.is_file():
-        raise LearnedSparseError(f"package {entry.package} has no {entry.file}; reinstall it")
-    if (digest := sha256(path)) != entry.sha256:
-        raise LearnedSparseError(
-            f"{path}: sha256 is {digest}, not that of the published weights; reinstall {entry.package}"
-        )
-    return path.parent
-
-
 def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str] = _PATTERNS) -> Path:
     """The folder ``name``, or the files of a published checkpoint, by its name in the catalogue or its Hub id.
 
-    They are those of its installed package, unless ``revision`` names others, or else a local copy of the files on the
-    Hub that match ``patterns``. Raises ``LearnedSparseError`` if there is nothing of these.
+    They are those of its installed package (which is not imported), unless ``revision`` names others, or else a local
+    copy of the files on the Hub that match ``patterns``. Raises ``LearnedSparseError`` if there is nothing of these.
     """
     if Path(name).is_dir():
         return Path(name)
     entry = published(str(name))
-    if entry and not revision and (folder := _packaged_folder(entry)):
-        return folder
+    if entry and entry.package and not revision:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            files = importlib.metadata.files(entry.package) or ()
+            path = next((Path(str(file.locate())) for file in files if file.as_posix() == entry.file), None)
+            if path is None or not path.is_file():
+                raise LearnedSparseError(f"package {entry.package} has no {entry.file}; reinstall it")
+            if (digest := sha256(path)) != entry.sha256:
+                raise LearnedSparseError(
+                    f"{path}: sha256 is {digest}, not that of the published weights; reinstall {entry.package}"
+                )
+            return path.parent
     if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or os.path.lexists(name):
         raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as rasyosef/splade-small")
     from huggingface_hub import snapshot_download
@@ -213,12 +205,17 @@ def read_config(folder: Path, name: str | Path) -> Any:
         raise LearnedSparseError(f"{name}: transformers cannot read config.json: {_first_line(error)}") from error
 
 
-def refuse_code(path: Path) -> None:
-    """Raise if a configuration file cannot be read, or names Python code, which is never run."""
-    content = read_json(path)
+def read_object(path: Path, *, optional: bool = False) -> Mapping[str, Any]:
+    """The object in a JSON file; ``optional``: an empty one if there is no file."""
+    content = read_json(path) if path.exists() or not optional else {}
     if not isinstance(content, Mapping):
         raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-    if content.get("auto_map"):
+    return content
+
+
+def refuse_code(path: Path) -> None:
+    """Raise if a configuration file cannot be read, or names Python code, which is never run."""
+    if read_object(path).get("auto_map"):
         raise LearnedSparseError(
             f"{path}: names Python code of the checkpoint (auto_map), which is never run; use a checkpoint that needs "
             "none, or delete auto_map if the classes of transformers give the same vectors"

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from encoders.checkpoints.hub import locate, published, read_config, tensor_names
+from encoders.checkpoints.hub import locate, published, read_config, read_object, tensor_names
 from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer, tokenizer_sha256
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import is_name, read_json, read_record, sha256, write_record
@@ -274,7 +274,7 @@ def _sentence_transformers(folder: Path) -> CheckpointNotes:
     path = folder / MODULES
     content = read_json(path)
     rows = content if isinstance(content, list) and all(isinstance(row, Mapping) for row in content) else []
-    recorded = _mapping(folder / "config_sentence_transformers.json", optional=True)
+    recorded = read_object(folder / "config_sentence_transformers.json", optional=True)
     if recorded.get("similarity_fn_name") not in {None, "dot"}:
         _refuse(folder / "config_sentence_transformers.json", "scores are no dot products")
     paths = [str(row.get("path", "/")) for row in rows]
@@ -283,40 +283,34 @@ def _sentence_transformers(folder: Path) -> CheckpointNotes:
     if [_class(row.get("type")) for row in rows] == ["Router"]:
         if paths != [""]:
             _refuse(path, "its Router is not in this folder")
-        path = next((path for name in (ROUTER, "config.json") if (path := folder / name).exists()), folder / ROUTER)
-        types, routes = (_mapping_in(_mapping(path), key) for key in ("types", "structure"))
+        path = folder / (ROUTER if (folder / ROUTER).exists() else "config.json")
+        types, routes = (_mapping_in(read_object(path), key) for key in ("types", "structure"))
         if set(routes) != set(SIDES) or not all(isinstance(route, list) for route in routes.values()):
             listed = ", ".join(map(str, routes)) or "not listed"
             _refuse(path, f"its routes are {listed}, not lists for query and document")
-        for name in (name for route in routes.values() for name in route):
-            if not (name == "" or (isinstance(name, str) and is_name(name))) or name not in types:
-                _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
     else:
         for name in (IDF, ROUTER):
             if (folder / name).exists():
                 _refuse(folder / name, f"queries have an encoder of their own, which {MODULES} does not name")
-        if len(paths) == 2 and (paths[0] != "" or not is_name(paths[1])):
-            _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
-    document = _splade_route(folder, path, routes["document"], types)
-    size, positions, stated = _masked_lm(document)
-    settings, lengths = _pooling(folder / routes["document"][1]), dict.fromkeys(SIDES, stated or positions)
-    towers = {"document": routes["document"][0]}
-    query = folder / next(iter(routes["query"]), "")
+    for name in (name for route in routes.values() for name in route):
+        if not (name == "" or (isinstance(name, str) and is_name(name))) or name not in types:
+            _refuse(path, f"the module {name!r} has no type, or is not in a folder below")
+    settings, size, length = _splade(folder, path, routes["document"], types)
+    towers, lengths = {"document": routes["document"][0]}, dict.fromkeys(SIDES, length)
+    document, query = (folder / next(iter(routes[side]), "") for side in ("document", "query"))
     if [_class(types[name]) for name in routes["query"]] == ["SparseStaticEmbedding"]:
         towers["query_weights"] = routes["query"][0]
         settings |= {"query": "bag-of-words", "query_weighting": "learned"}
-        length = _mapping(query / "tokenizer_config.json", optional=True).get("model_max_length", _UNLIMITED)
+        length = read_object(query / "tokenizer_config.json", optional=True).get("model_max_length", _UNLIMITED)
         limit = length if isinstance(length, int | float) else _UNLIMITED
         # no special tokens are added there; ours counts them
         lengths["query"] = int(min(limit, _UNLIMITED)) + int(read_tokenizer(query).num_special_tokens_to_add(False))
     elif routes["query"] != routes["document"]:
-        _splade_route(folder, path, routes["query"], types)
-        if _pooling(folder / routes["query"][1]) != settings:
+        pooling, _, lengths["query"] = _splade(folder, path, routes["query"], types)
+        if pooling != settings:
             _refuse(path, "queries and documents are pooled differently")
         towers["query"] = routes["query"][0]
         settings |= {"query": "separate"}
-        _, positions, stated = _masked_lm(query)
-        lengths["query"] = stated or positions
     if query != document and len({tokenizer_sha256(read_tokenizer(each)) for each in (document, query)}) > 1:
         _refuse(query / TOKENIZER, f"tokenizes otherwise than {document / TOKENIZER}")
     # those that encode_query and encode_document of sentence-transformers 6 use
@@ -325,29 +319,30 @@ def _sentence_transformers(folder: Path) -> CheckpointNotes:
     return _foreign(settings, size, lengths, towers=towers, prompts=prompts)
 
 
-def _splade_route(folder: Path, path: Path, route: Sequence[str], types: Mapping[str, Any]) -> Path:
-    """The folder of the masked-LM of a route."""
+def _splade(
+    folder: Path, path: Path, route: Sequence[str], types: Mapping[str, Any]
+) -> tuple[dict[str, Any], int, int]:
+    """Settings of SPLADE for a masked-LM and its SpladePooling, number of its token ids, and maximum length.
+
+    ``path`` is the file that lists the modules of ``route``.
+    """
     kinds = [_class(types[name]) for name in route]
     if kinds not in (["MLMTransformer", "SpladePooling"], ["Transformer", "SpladePooling"]):
         _refuse(path, f"its modules are {', '.join(kinds) or 'not listed'}, not a masked-LM and SpladePooling")
     transformer = folder / route[0] / "sentence_bert_config.json"
-    content = _mapping(transformer, optional=True)
+    content = read_object(transformer, optional=True)
     if (task := content.get("transformer_task", "fill-mask")) != "fill-mask":
         _refuse(transformer, f"its transformer_task is {task!r}, not 'fill-mask'")
     if content.get("do_lower_case"):
         _refuse(transformer, "texts are lower-cased before the tokenizer reads them")
-    return folder / route[0]
-
-
-def _pooling(folder: Path) -> dict[str, Any]:
-    """Settings of SPLADE for a SpladePooling."""
-    path = folder / "config.json"
-    content = _mapping(path)
-    pooling, activation = content.get("pooling_strategy", "max"), content.get("activation_function", "relu")
-    known = pooling in ("max", "sum") and activation in ("relu", "log1p_relu")
-    if not known or (pooling == "sum" and activation != "relu"):
-        _refuse(path, f"pooling_strategy {pooling!r} with activation_function {activation!r}")
-    return {"pooling": pooling} | ({} if activation == "relu" else {"saturation": SATURATION[activation]})
+    pooling = folder / route[1] / "config.json"
+    content = read_object(pooling)
+    kind = content.get("pooling_strategy", "max"), content.get("activation_function", "relu")
+    if kind not in (("max", "relu"), ("sum", "relu"), ("max", "log1p_relu")):
+        _refuse(pooling, f"pooling_strategy {kind[0]!r} with activation_function {kind[1]!r}")
+    settings = {"pooling": kind[0]} | ({} if kind[1] == "relu" else {"saturation": SATURATION[kind[1]]})
+    size, positions, stated = _masked_lm(folder / route[0])
+    return settings, size, stated or positions
 
 
 def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
@@ -359,8 +354,8 @@ def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
     if not isinstance(size := getattr(config, "vocab_size", None), int):
         raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
     positions = int(getattr(config, "max_position_embeddings", None) or _POSITIONS)
-    recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
-    length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+    recorded = read_object(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
+    length = recorded or read_object(folder / "tokenizer_config.json", optional=True).get("model_max_length")
     if not isinstance(length, int | float) or length >= _UNLIMITED:
         return size, positions, None
     return size, positions, int(min(length, positions))
@@ -370,11 +365,16 @@ def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]
     """Weights of terms ``(vocabulary,)``: of a checkpoint, of OpenSearch's ``idf.json``, or a SparseStaticEmbedding."""
     path, key = folder / TABLE, "weights"
     if (folder / IDF).exists():
-        path, weights = folder / IDF, _idf(folder)
+        path, vocabulary = folder / IDF, read_tokenizer(folder).get_vocab()
+        weights = np.zeros(_masked_lm(folder)[0], np.float32)
+        for term, weight in read_object(path).items():
+            if not isinstance(weight, int | float) or vocabulary.get(term, len(weights)) >= len(weights):
+                raise LearnedSparseError(f"{path}: {term!r} is no token of the model, or {weight!r} no number")
+            weights[vocabulary[term]] = weight
     else:
         if not path.exists() and (folder / "model.safetensors").exists():
             path, key = folder / "model.safetensors", STATIC_WEIGHT
-            if "path" in _mapping(folder / "config.json", optional=True):
+            if "path" in read_object(folder / "config.json", optional=True):
                 _refuse(folder / "config.json", "its weights are in another file or repository")
         try:
             weights = np.asarray(load_file(path)[key], np.float32)
@@ -387,27 +387,8 @@ def read_table(folder: Path, size: int | None = None) -> npt.NDArray[np.float32]
     return weights
 
 
-def _idf(folder: Path) -> npt.NDArray[np.float32]:
-    content, vocabulary = _mapping(folder / IDF), read_tokenizer(folder).get_vocab()
-    weights = np.zeros(_masked_lm(folder)[0], np.float32)
-    for term, weight in content.items():
-        if not isinstance(weight, int | float) or vocabulary.get(term, len(weights)) >= len(weights):
-            raise LearnedSparseError(f"{folder / IDF}: {term!r} is no token of the model, or {weight!r} no number")
-        weights[vocabulary[term]] = weight
-    return weights
-
-
 def _class(name: Any) -> str:
     return str(name).rpartition(".")[2]
-
-
-def _mapping(path: Path, *, optional: bool = False) -> Mapping[str, Any]:
-    if optional and not path.exists():
-        return {}
-    content = read_json(path)
-    if not isinstance(content, Mapping):
-        raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-    return content
 
 
 def _mapping_in(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:

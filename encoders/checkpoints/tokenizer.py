@@ -86,37 +86,31 @@ class Vocabulary:
         return [term.startswith("##") for term in self.terms]
 
     @classmethod
-    def from_tokenizer(cls, tokenizer: Any, size: int) -> Vocabulary:
-        """The ``size`` dimensions of a model's output; a model may have more dimensions than its tokenizer tokens."""
-        terms = spellings(tokenizer.get_vocab(), size)
+    def from_tokenizer(cls, tokenizer: Any, size: int, name: str = "") -> Vocabulary:
+        """The ``size`` dimensions of a model's output, as ``spellings``."""
+        terms = spellings(tokenizer.get_vocab(), size, name)
         special = tuple(sorted(token for token in tokenizer.all_special_ids if token < size))
         unused = tuple(token for token, term in enumerate(terms) if _UNUSED.fullmatch(term))
         return cls(terms, special, tokenizer.unk_token_id, unused, tokenizer.sep_token_id)
 
 
-def spellings(vocabulary: Mapping[str, int], size: int) -> list[str]:
-    """The terms of ids 0 to ``size - 1`` of a tokenizer's ``vocabulary``; an id without token has an empty term.
+def spellings(vocabulary: Mapping[str, int], size: int, name: str = "") -> list[str]:
+    """The terms of the ``size`` dimensions of a model, by its tokenizer's ``vocabulary``.
 
-    >>> spellings({"wing": 2, "lift": 0, "drag": 3}, 3)
+    A dimension without token has an empty term. Raises if a token has no dimension; ``name`` opens the message.
+
+    >>> spellings({"wing": 2, "lift": 0}, 3)
     ['lift', '', 'wing']
     """
     terms = [""] * size
     for term, token in vocabulary.items():
-        if token < size:
-            terms[token] = term
+        if token >= size:
+            raise LearnedSparseError(
+                f"{name}: the tokenizer has the token {term!r} with id {token}, the model only {size} dimensions; "
+                "use the tokenizer that the model was trained with"
+            )
+        terms[token] = term
     return terms
-
-
-def check_vocabulary(vocabulary: Mapping[str, int], dimensions: int, recorded: int, name: str) -> None:
-    """Raise if a tokenizer has tokens beyond the ``dimensions`` of a model, or the notes ``recorded`` other ones."""
-    if dimensions != recorded:
-        raise LearnedSparseError(f"{name}: the weights have {dimensions} dimensions, the checkpoint records {recorded}")
-    term, token = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
-    if token >= dimensions:
-        raise LearnedSparseError(
-            f"{name}: the tokenizer has the token {term!r} with id {token}, the model only {dimensions} dimensions; "
-            "use the tokenizer that the model was trained with"
-        )
 
 
 def pair_of(text: str) -> str | tuple[str, str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,22 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from tokenizers import Tokenizer
 from torch import nn
 
 from encoders.backbone.device import DTYPES, choose_device, choose_dtype, limit_threads, to_device
+from encoders.backbone.inference import prepare_network
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary, check_vocabulary, tokenize_texts, untruncated, word_spans
-from encoders.encoding.readings import keep_top_k, make_reading
+from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
+from encoders.encoding.text_encoder import Entry, Prepared, TextEncoder, keep_top_k
 from encoders.models import architecture_named
-from learned_sparse.core.encoder import Encoder, Side, Word
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Reading, SparseBatch
-from learned_sparse.core.terms import unfit_reason
-
-_log = logging.getLogger(__name__)
+from learned_sparse.core.records import SparseBatch
 
 _MAX_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
 _MAX_WEIGHTS_ON_ACCELERATOR = 2**26
@@ -37,16 +30,9 @@ _WIDTH = 8
 """Batches on a CPU are padded to a multiple of it: oneDNN takes milliseconds to prepare itself for a new shape."""
 _BATCH_SIZES = {"cpu": "2048t", "cuda": "16384t"}
 """Tokens of a forward pass: a GPU needs large batches; on a CPU small ones are as fast and take less memory."""
-_CHUNK_SIZE = 128
-"""Texts tokenized at once: the tokenizer takes about 200 bytes per token, truncated ones included."""
 
 
-Prepared = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]
-"""Token ids of all texts after truncation, one text after the other, special tokens included; tokens of each text,
-``(texts,)``; number of truncated texts."""
-
-
-class CheckpointEncoder(Encoder):
+class CheckpointEncoder(TextEncoder):
     """A side with networks. ``encode`` sorts the texts by length, so pass many texts at once."""
 
     def __init__(
@@ -61,10 +47,6 @@ class CheckpointEncoder(Encoder):
         top_k: int | None = None,
         batch_size: str | int | None = None,
         prompt: str = "",
-        quantizer: Quantizer | None = None,
-        description: Mapping[str, Any] | None = None,
-        uses_expanded: bool = False,
-        query_only_settings: frozenset[str] = frozenset(),
         longest_input: int | None = None,
     ) -> None:
         """``weigher`` is moved to ``device`` and ``dtype``, a key of ``DTYPES``.
@@ -72,18 +54,10 @@ class CheckpointEncoder(Encoder):
         ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: the default of the device.
         ``longest_input``: tokens that the model can read; ``None``: no limit.
         """
+        super().__init__(tokenizer, terms, max_length, top_k, prompt)
         self.weigher = weigher.to(device).eval()
         for parameter in weigher.parameters():  # not the buffers: rotary frequencies stay exact
             parameter.data = parameter.data.to(DTYPES[dtype])
-        self.tokenizer, self.max_length, self._prompt = tokenizer, max_length, prompt
-        self.terms = terms
-        self.description = dict(description or {})
-        self.quantizer = quantizer
-        self.uses_expanded = uses_expanded
-        self.query_only_settings = query_only_settings
-        self.unwritable = [number for number, term in enumerate(terms) if unfit_reason(term)]
-        """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
-        self.truncated = self.dropped = 0
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
         batch_size = _BATCH_SIZES.get(device.type, "4096t") if batch_size is None else str(batch_size)
         match = re.fullmatch(r"([1-9]\d*)(t?)", batch_size)
@@ -91,7 +65,7 @@ class CheckpointEncoder(Encoder):
             raise LearnedSparseError(f"batch size {batch_size!r}: give a number of texts (32) or of tokens (4096t)")
         self._max_tokens = int(match[1]) if match[2] else None
         self._max_texts = max(max_weights // max(len(terms), 1), 1) if match[2] else int(match[1])
-        self._device, self._top_k, self._longest_input = device, top_k, longest_input
+        self._device, self._longest_input = device, longest_input
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     @property
@@ -103,21 +77,6 @@ class CheckpointEncoder(Encoder):
         used = {name: screen.used for name, screen in screens.items() if screen and screen.used is not None}
         longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
         return longest | ({"screened": used} if used else {})
-
-    def encode(self, texts: Sequence[str]) -> SparseBatch:
-        """Weights of ``texts`` in order, one row each."""
-        return self.encode_prepared(self.prepare(texts))
-
-    def prepare(self, texts: Sequence[str]) -> Prepared:
-        """Tokenize. Uses no device and no counter, so it may run in another thread than ``encode_prepared``."""
-        tokens, lengths, truncated = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
-        for start in range(0, len(texts), _CHUNK_SIZE):
-            tokenized = self._tokenized(texts[start : start + _CHUNK_SIZE])
-            sequences: list[list[int]] = tokenized["input_ids"]
-            lengths.append(np.fromiter(map(len, sequences), np.int64, len(sequences)))
-            tokens.append(np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths[-1].sum())))
-            truncated += sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
-        return np.concatenate(tokens), np.concatenate(lengths), truncated
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
         """Weights of the prepared texts in order, one row each; texts of similar length share a forward pass."""
@@ -134,36 +93,8 @@ class CheckpointEncoder(Encoder):
             left = left[count:]
         return SparseBatch.concatenate(rows).take(np.argsort(order))
 
-    def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
-        """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
-        return word_spans(self._untruncated, texts)
-
-    @functools.cached_property
-    def _untruncated(self) -> Tokenizer | None:
-        return untruncated(self.tokenizer)
-
-    def explain(self, text: str) -> Reading:
-        """Tokens and weights of ``text``, and the contribution of each token to each weight."""
-        batch, tokenized = self.encode([text]), self._tokenized([text])
-        if tokenized.encodings is None:
-            raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
-        input_ids = to_device(torch.tensor(tokenized["input_ids"]), self._device)
-        columns = to_device(torch.from_numpy(batch.indices.astype(np.int64)), self._device)
-        weigher: Any = self.weigher
-        if not hasattr(weigher, "shares"):
-            raise LearnedSparseError(f"{type(weigher).__name__} cannot attribute its weights to tokens (no `shares`)")
-        with torch.inference_mode():
-            shares = weigher.shares(input_ids, torch.ones_like(input_ids), columns)
-        return make_reading(
-            tokenized.encodings[0],
-            batch,
-            shares=(entry for part in shares if not part.gate for entry in part.entries()),
-            gate=(entry for part in shares if part.gate for entry in part.entries()),
-            prompt=self._prompt,
-        )
-
-    def _tokenized(self, texts: Sequence[str]) -> Any:
-        return tokenize_texts(
+    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
+        tokenized = tokenize_texts(
             self.tokenizer,
             texts,
             prompt=self._prompt,
@@ -173,6 +104,17 @@ class CheckpointEncoder(Encoder):
             return_attention_mask=False,
             return_token_type_ids=False,
         )
+        return tokenized["input_ids"], tokenized.encodings or ()
+
+    def _shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
+        weigher: Any = self.weigher
+        if not hasattr(weigher, "shares"):
+            raise LearnedSparseError(f"{type(weigher).__name__} cannot attribute its weights to tokens (no `shares`)")
+        inputs = (torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long), torch.from_numpy(columns).long())
+        with torch.inference_mode():
+            parts = weigher.shares(*(to_device(each, self._device) for each in inputs))
+        shares, gate = ([e for part in parts if part.gate == kind for e in part.entries()] for kind in (False, True))
+        return shares, gate
 
     def _weigh(
         self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], longest: int
@@ -211,8 +153,8 @@ def load_checkpoint_encoder(
     notes: CheckpointNotes,
     side: Side,
     name: str,
-    settings: Mapping[str, Any] | None = None,
-    max_length: int | None = None,
+    settings: Mapping[str, Any],
+    max_length: int,
     top_k: int | None = None,
     *,
     device: str | None = None,
@@ -221,51 +163,43 @@ def load_checkpoint_encoder(
 ) -> CheckpointEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
-    chosen, changed = family.changed(notes.settings, settings or {}, name, notes.unrecorded)
-    assumptions = []
-    if "pooling" in notes.unrecorded and "pooling" not in (settings or {}):
-        assumptions.append("max pooling (--set pooling=sum corrects it)")
-    if notes.assumed_length and max_length is None:
-        assumptions.append(f"texts of {notes.max_length[side]} tokens (--max-length)")
-    if assumptions:
-        _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
+    chosen, changed = family.changed(notes.settings, settings, name, notes.unrecorded)
     names = family.towers(chosen, side)
     notes.check_files(folder, names)
     tokenizer = load_tokenizer(folder / notes.towers.get("document", ""))
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
     limit_threads()
     chosen_device = choose_device(device)
     # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
     chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if names else "fp32"
     towers = {tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower)) for tower in names}
-    for tower in towers.values():
-        check_vocabulary(tokenizer.get_vocab(), tower.vocabulary_size, notes.vocabulary_size, name)
-    length = notes.max_length[side] if max_length is None else max_length
+    for size in (tower.vocabulary_size for tower in towers.values()):
+        if size != (recorded := notes.vocabulary_size):
+            raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
     longest_input = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
-    check_sizes(name, length, top_k, longest_input)
-    # weights that only queries read do not depend on the settings of queries
-    defaults = family.settings()
-    unchanged = {name: getattr(defaults, name) for name in family.query_only_settings}
-    described = family.towers(dataclasses.replace(chosen, **unchanged), side)
-    quantizer = notes.quantizers[side] if changed <= family.query_only_settings else family.quantizer(chosen, side)
+    check_sizes(name, max_length, top_k, longest_input)
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
         family.terms(chosen, vocabulary),
-        max_length=length,
+        max_length=max_length,
         device=chosen_device,
         dtype=chosen_dtype,
         top_k=top_k,
         batch_size=batch_size,
         prompt=notes.prompts.get(side, ""),
-        quantizer=quantizer,
-        description=notes.description(folder, side, as_json(chosen), described, tokenizer)
-        | {"scoring": family.scoring(chosen), "max_length": length, "dtype": chosen_dtype, "top_k": top_k},
-        uses_expanded=side == "document" and family.uses_expanded(chosen),
-        query_only_settings=family.query_only_settings,
         longest_input=longest_input,
     )
+    encoder.uses_expanded = side == "document" and family.uses_expanded(chosen)
+    encoder.query_only_settings = family.query_only_settings
+    unchanged = changed <= family.query_only_settings
+    encoder.quantizer = notes.quantizers[side] if unchanged else family.quantizer(chosen, side)
+    # weights that only queries read do not depend on the settings of queries
+    defaults = {name: getattr(family.settings(), name) for name in family.query_only_settings}
+    described = family.towers(dataclasses.replace(chosen, **defaults), side)
+    options = {"scoring": family.scoring(chosen), "max_length": max_length, "dtype": chosen_dtype, "top_k": top_k}
+    encoder.description = notes.description(folder, side, as_json(chosen), described, tokenizer) | options
     if chosen_device.type == "cpu":
-        for tower in towers.values():
-            tower.prepare_for_inference()
+        for network in (tower.model for tower in towers.values() if tower.model is not None):
+            prepare_network(network)
     return encoder

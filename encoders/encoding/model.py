@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from encoders.backbone.lora import Lora
+from encoders.backbone.lora import Lora, add_lora
 from encoders.backbone.pretrained import OUTPUT_BIAS, Attention, load_tokenizer
 from encoders.checkpoints.hub import locate, published_settings
 from encoders.checkpoints.notes import (
@@ -27,7 +28,6 @@ from encoders.checkpoints.notes import (
 from encoders.checkpoints.tokenizer import (
     TOKENIZER,
     Vocabulary,
-    check_vocabulary,
     read_tokenizer,
     tokenizer_sha256,
     with_word_marks,
@@ -87,7 +87,7 @@ def new_model(
                 num_hidden_layers=num_hidden_layers,
                 output_bias=output_bias,
                 attention=attention,
-                lora=lora,
+                adapt=functools.partial(add_lora, lora=lora),
             )
             for name in family.tower_names(parsed)
         }
@@ -184,20 +184,17 @@ def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
         raise LearnedSparseError("join: the two models differ in settings; --set corrects what a folder does not say")
     if tokenizer_sha256(document.tokenizer) != tokenizer_sha256(query.tokenizer):
         raise LearnedSparseError("join: the two models have different tokenizers, so their terms do not match")
+    sides = {"document": document, "query": query}
     return _assemble(
         "splade",
         dataclasses.replace(document.settings, query="separate"),
-        {"document": document.towers["document"], "query": query.towers["document"]},
+        {side: model.towers["document"] for side, model in sides.items()},
         document.tokenizer,
-        max_length={"document": document.max_length["document"], "query": query.max_length["query"]},
-        quantizers={"document": document.quantizers["document"], "query": query.quantizers["query"]},
+        max_length={side: model.max_length[side] for side, model in sides.items()},
+        quantizers={side: model.quantizers[side] for side, model in sides.items()},
         recipe=document.recipe,
         training=document.training,
-        prompts={
-            side: prompt
-            for side, model in (("document", document), ("query", query))
-            if (prompt := model.prompts.get(side))
-        },
+        prompts={side: model.prompts[side] for side, model in sides.items() if side in model.prompts},
     )
 
 
@@ -206,8 +203,7 @@ def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenize
     if len(sizes) != 1:
         raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
     size = sizes.pop()
-    check_vocabulary(tokenizer.get_vocab(), size, size, architecture)
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, size)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, size, architecture)
     weighers = architecture_named(architecture).build(settings, towers, vocabulary)
     return LoadedModel(
         architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
@@ -220,9 +216,15 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
     Empty where the package tokenizers alone could tokenize a text or spell a term differently than transformers.
     """
     family, settings, tokenizer = architecture_named(model.architecture), model.settings, load_tokenizer(folder)
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, vocabulary_size)
-    same_terms = list(family.terms(settings, vocabulary)) == list(vocabulary.terms)
-    if not (same_terms and _tokenizer_json_suffices(tokenizer, folder, vocabulary_size)):
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, vocabulary_size, model.architecture)
+    if not (
+        tokenizer.is_fast
+        and tokenizer.truncation_side == "right"
+        and not tokenizer.split_special_tokens
+        and (folder / TOKENIZER).is_file()
+        and tokenizer_sha256(read_tokenizer(folder)) == tokenizer_sha256(tokenizer)
+        and list(family.terms(settings, vocabulary)) == list(vocabulary.terms)
+    ):
         return {}
     return {
         side: BagNotes(
@@ -237,18 +239,3 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
         for side in SIDES
         if type(module := model.weighers.side(side)) is BagOfWords
     }
-
-
-def _tokenizer_json_suffices(tokenizer: Any, folder: Path, vocabulary_size: int) -> bool:
-    """Whether ``tokenizer.json``, read by the package tokenizers, does the same as ``tokenizer`` of transformers."""
-    if not tokenizer.is_fast or not (folder / TOKENIZER).is_file():
-        return False
-    if tokenizer.truncation_side != "right" or tokenizer.split_special_tokens:
-        return False
-    alone = read_tokenizer(folder)
-    vocabulary = alone.get_vocab()
-    return (
-        tokenizer_sha256(alone) == tokenizer_sha256(tokenizer)
-        and vocabulary == tokenizer.get_vocab()
-        and max(vocabulary.values()) < vocabulary_size
-    )

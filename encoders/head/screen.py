@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -58,14 +59,9 @@ class Screen:
 
     def pool(self, scores: TiledScores, pooling: Pooling, *, log: bool, entries: bool = False) -> tuple[Tensor, ...]:
         """``scores.max`` or ``scores.sum`` (``pooling``) with ReLU; ``entries``: for a model that learns, max only."""
-
-        def plain() -> tuple[Tensor, ...]:
-            return scores.max(relu=True, log=log, entries=entries) if pooling == "max" else scores.sum(log=log)
-
-        def screened() -> tuple[Tensor, ...] | None:
-            return self._found(scores, pooling, log=log, entries=entries)
-
-        rows = scores.rows
+        plain = partial(scores.max, relu=True, entries=entries) if pooling == "max" else partial(scores.sum)
+        plain, rows = partial(plain, log=log), scores.rows
+        screened = partial(self._found, scores, pooling, log=log, entries=entries)
         dtypes = {scores.dtype, rows.dtype, scores.weight.dtype, scores.bias.dtype}
         known = dtypes == {torch.bfloat16} or (dtypes == {torch.float32} and by_onednn(rows))
         known = known and rows.device.type == "cpu"

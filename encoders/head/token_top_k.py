@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -170,41 +169,42 @@ class WinnerTakeAll(nn.Module):
     per input. Gradients of unseen inputs are exactly 0, so neither Adam nor weight decay changes these weights.
     """
 
-    def __init__(self, hidden: int, dimensions: int, weight_sparsity: float, *, initialise: bool = True) -> None:
-        """``initialise=False`` leaves zeros, for weights that are loaded afterwards."""
+    @torch.no_grad()
+    def __init__(self, hidden: int, dimensions: int, weight_sparsity: float) -> None:
+        """Initialise as ``nn.Linear`` does; the fan-in is the number of inputs that a dimension sees."""
         super().__init__()
-        self.seen = round(hidden * (1 - weight_sparsity))
-        if not (0 <= weight_sparsity < 1 and self.seen):
+        inputs = round(hidden * (1 - weight_sparsity))
+        if not (0 <= weight_sparsity < 1 and inputs):
             raise LearnedSparseError(f"weight_sparsity {weight_sparsity} leaves no inputs; give a number in [0, 1)")
         self.weight = nn.Parameter(torch.zeros(dimensions, hidden))
         self.bias = nn.Parameter(torch.zeros(dimensions))
         self.mask: Tensor
         self.register_buffer("mask", torch.zeros(dimensions, -(-hidden // 8), dtype=torch.uint8))
-        if initialise:
-            self._initialise()
+        bound = 1 / math.sqrt(inputs)
+        nn.init.uniform_(self.bias, -bound, bound)
+        for weight, mask in zip(self.weight.split(_MASK_ROWS), self.mask.split(_MASK_ROWS), strict=True):
+            seen = torch.rand_like(weight).topk(inputs, dim=1, sorted=False).indices
+            keep = torch.zeros_like(weight, dtype=torch.bool).scatter_(1, seen, True)
+            weight.uniform_(-bound, bound).masked_fill_(~keep, 0.0)
+            bits = functional.pad(keep, (0, -hidden % 8)).view(len(keep), -1, 8)
+            mask.copy_((bits * 2 ** torch.arange(8)).sum(2))
 
     def forward(self, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The ``k`` winners of each of the ``rows`` ``(r, hidden)``: values ``(r, k)``, descending, and dimensions.
 
         Values may be negative: the paper has no ReLU.
         """
-        weight = self.weight
+        weight: Tensor = self.weight
         if torch.is_grad_enabled() and weight.requires_grad:
-            weight = _GradientWhereSeen.apply(weight, self.mask)  # type: ignore[no-untyped-call]
+            weight = weight.view_as(weight)
+            weight.register_hook(self._where_seen)
         return top_k_per_row(rows, weight, self.bias, k)
 
-    @torch.no_grad()
-    def _initialise(self) -> None:
-        """Initialise as ``nn.Linear`` does; the fan-in is the number of inputs that a dimension sees."""
-        bound = 1 / math.sqrt(self.seen)
-        nn.init.uniform_(self.bias, -bound, bound)
-        for start in range(0, len(self.weight), _MASK_ROWS):
-            weight = self.weight[start : start + _MASK_ROWS]
-            seen = torch.rand_like(weight).topk(self.seen, dim=1, sorted=False).indices
-            keep = torch.zeros_like(weight, dtype=torch.bool).scatter_(1, seen, True)
-            weight.uniform_(-bound, bound).masked_fill_(~keep, 0.0)
-            packed = np.packbits(keep.numpy(), axis=1, bitorder="little")
-            self.mask[start : start + _MASK_ROWS] = torch.from_numpy(packed)
+    def _where_seen(self, gradient: Tensor) -> Tensor:
+        kept = torch.empty_like(gradient)
+        for part, rows, mask in zip(*(each.split(_MASK_ROWS) for each in (kept, gradient, self.mask)), strict=True):
+            part.copy_(rows.where(unpack(mask, rows.shape[1]), 0.0))
+        return kept
 
 
 def unpack(packed: Tensor, columns: int) -> Tensor:
@@ -215,22 +215,3 @@ def unpack(packed: Tensor, columns: int) -> Tensor:
     """
     bits = torch.arange(8, dtype=torch.uint8, device=packed.device)
     return ((packed[:, :, None] >> bits) & 1).flatten(1)[:, :columns].bool()
-
-
-class _GradientWhereSeen(torch.autograd.Function):
-    """The weight itself; its gradient is exactly 0 for inputs that are not seen."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, mask: Tensor) -> Tensor:
-        ctx.save_for_backward(mask)
-        return weight.view_as(weight)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        gradient, (mask,) = gradients[0], ctx.saved_tensors
-        kept = torch.empty_like(gradient)
-        for start in range(0, len(gradient), _MASK_ROWS):
-            rows = gradient[start : start + _MASK_ROWS]
-            seen = unpack(mask[start : start + _MASK_ROWS], gradient.shape[1])
-            kept[start : start + _MASK_ROWS] = rows.masked_fill(~seen, 0.0)
-        return kept, None

@@ -244,10 +244,8 @@ class TiledScores:
 
         With ``entries`` also row, column and value of the winning scores: the positive ones, or all without ReLU.
         """
-        pooled, winners = (
-            self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide),
-            [self._no_entries()] * entries,
-        )
+        pooled = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide)
+        winners = [self._no_entries()] if entries else []
         for start, end, scores in self._tiles():
             best = self._maxima(scores, self.bias[start:end])
             if entries:

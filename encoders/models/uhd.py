@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -243,11 +242,11 @@ class UHDArchitecture(Architecture[UHDSettings]):
         """A winner-take-all layer for each bucket on the states of its layer."""
         layers = settings.layers if name == _JOINT else (int(name.removeprefix("bucket-")),)
 
-        def heads(hidden: int, *, initialise: bool = True) -> nn.Module:
+        def heads(hidden: int) -> nn.Module:
             options = hidden, settings.dimensions, settings.weight_sparsity
-            return nn.ModuleDict({str(layer): WinnerTakeAll(*options, initialise=initialise) for layer in layers})
+            return nn.ModuleDict({str(layer): WinnerTakeAll(*options) for layer in layers})
 
-        return HiddenStatesKind(heads, layers, functools.partial(heads, initialise=False))
+        return HiddenStatesKind(heads, layers)
 
     def terms(self, settings: UHDSettings, vocabulary: Vocabulary) -> Sequence[str]:  # noqa: ARG002
         """``b12d61183`` is dimension 61183 of layer 12."""

@@ -7,32 +7,33 @@ import contextlib
 import dataclasses
 import logging
 import shlex
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from eval.reproduce.leaderboard.pages import write_report
+from eval.reproduce.leaderboard.pages import scores, write_report
 from eval.reproduce.leaderboard.results import RESULTS, VALUES, Cells, exit_status, kept_cells, write_leaderboard
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.rehearsal import rehearse
-from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, only_one
-from eval.reproduce.steps import other_versions, status_of
+from eval.reproduce.rehearsal import rehearsal, stopped_and_resumed
+from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, in_this_process, only_one
+from eval.reproduce.steps import Step, other_versions, status_of
+from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import add_engine_options
+from learned_sparse.core.commands import add_engine_options, refuse
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import home, locked, read_json
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.ray import Engine, Tasks
+from learned_sparse.ray import Engine
 
 _logger = logging.getLogger(__name__)
-_EXPANSIONS = (
-    "predicted queries by document id: docT5query's of MS MARCO are the data sets "
-    "castorini/msmarco_v1_passage_doc2query-t5_expansions and castorini/msmarco_v1_doc_doc2query-t5_expansions of the "
-    "Hugging Face Hub, to be unpacked (gunzip)"
-)
-_FILES = "to be placed by hand: python -m learned_sparse.collections NAME says where a collection is from"
-_DOWNLOADS = "by ir_datasets or Pyserini at first use"
+_MISSING = """\
+Missing files have to be placed by hand: python -m learned_sparse.collections NAME says where a collection is from. The
+predicted queries by document id of docT5query for MS MARCO are the data sets
+castorini/msmarco_v1_passage_doc2query-t5_expansions and castorini/msmarco_v1_doc_doc2query-t5_expansions of the Hugging
+Face Hub, to be unpacked (gunzip)."""
+_PRINTED = ("row", "minus", "M", "nDCG", "R", "FLOPS", "terms", "Lucene ms/query, mean", "ms/query with encoding, mean")
+"""Beginnings of the headings of the first column's scores that are printed; the pages have all."""
 MAX_WAITING_STEPS = 32
 """Steps that are given to a cluster at a time; Ray starts those that fit."""
 EPILOG = """\
@@ -61,24 +62,29 @@ def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
     if options.report:
-        for path in write_report(options.report):
-            print(f"written: {path}")
+        write_report(options.report)
+        print(f"written: {options.report}")
         return 0
-    engine = Engine.from_options(options)
-    if engine and (options.jobs or options.rehearse):
-        raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
-    data = options.data or (data_root() if options.rehearse else None)  # a rehearsal needs no data
-    matrix, name = load_matrix(options.matrix, data), Path(options.matrix).stem
+    engine, one_process = Engine.from_options(options), options.rehearse or options.in_process
+    refuse(
+        (engine and (options.jobs or one_process), "--engine ray: omit --jobs, --in-process and --rehearse"),
+        (options.jobs and one_process, "--jobs: omit --in-process and --rehearse"),
+    )
+    data, name = options.data or data_root(), Path(options.matrix).stem
+    matrix = load_matrix(options.matrix, data if options.rehearse else options.data)  # a rehearsal needs no data
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
+    if not options.rehearse:
+        return _reproduce(matrix, name, data, options.output or Path("results") / name, options, engine)
+    with rehearsal(matrix, name) as (small, made_up, output):
+        return _reproduce(small, name, made_up, output, options, None)
+
+
+def _reproduce(
+    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None
+) -> int:
+    """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``."""
     rows = _chosen_rows(matrix, options)
-    if options.rehearse:
-        return rehearse(matrix, name, rows=rows, columns=options.column)
-    data = options.data or data_root()
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
-    if options.check_data:
-        lines = list(data_lines(plan))
-        print(*lines, f"{sum(line.startswith('missing') for line in lines)} files are missing", sep="\n")
-        return int(any(line.startswith("missing") for line in lines))
     if options.display_commands:
         for cell in plan.cells:
             seed = "" if cell.seed is None else f", seed {cell.seed}"
@@ -86,41 +92,47 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
-    output = options.output or Path("results") / name
     kept = kept_cells(whole, output) if options.keep else {}
     plan = plan.without(kept)
     if options.dry_run:
         _print_steps(plan, [pair for pair in kept if pair in chosen])
         return 0
-    _check_results(whole, output, chosen, kept, drop=options.drop)
+    _check_results(whole, output, chosen, kept, drop=options.drop or options.rehearse)
     failed = _run(plan, options, engine)
+    cells = sum(failed.keys().isdisjoint(cell.steps) for cell in plan.cells)
+    print(f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed")
     with locked(output):
         status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
-        write_report(output)
+        results = write_report(output)
+    if table := scores(results, results.content["columns"][0]):
+        places = [place for place, one in enumerate(table.columns) if heading(one).startswith(_PRINTED)]
+        print(format_table([table.columns[i] for i in places], [[row[i] for i in places] for row in table.rows]))
     print(f"written: {output}")
     print(f"next: open {output / 'index.html'} in a browser")
-    return status or int(failed)
+    return status or int(bool(failed))
 
 
-def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
-    """Run the steps that are not done; returns whether one failed."""
+def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapping[Step, str]:
+    """Run the steps that are not done; returns the errors of those that failed."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(only_one())
-        if engine is None:
+        if options.rehearse or options.in_process:
+            jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
+        elif engine is None:
             execute = OwnProcess(threads=options.threads)
             jobs, runner = options.jobs or 1, Runner(plan.steps, execute, execute.stop)
         else:
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-            commands = stack.enter_context(Tasks(engine, variables=variables))
+            commands = stack.enter_context(engine.tasks(**variables))
             jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, OnCluster(commands), lambda _: commands.stop())
-        _logger.info(_summary(plan, runner))
+        _logger.info(_summary(plan, runner, () if options.rehearse else runner.todo))
         if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
             _logger.warning(
                 "steps that are done stay, although they were done with other code (%s); to do a step again, "
                 "remove its output below %s", "; ".join(lines), home(),
             )  # fmt: skip
         runner.run(jobs)
-    return bool(runner.failed)
+    return runner.failed
 
 
 def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
@@ -136,26 +148,22 @@ def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
         elif (error := runner.failed[step]) not in errors:
             errors.add(error)
             print(f"impossible  {step.title}, and the steps that need it: {error}")
-    print(*(line for line in data_lines(plan) if line.startswith("missing")), _summary(plan, runner), sep="\n")
+    print(*data_lines(plan), _summary(plan, runner, runner.todo), sep="\n")
 
 
 def data_lines(plan: Plan) -> Iterator[str]:
-    """A line for each file that is missing or is downloaded: where it belongs, what needs it, and its source."""
-    needed: dict[tuple[str, str], dict[str, None]] = {}
+    """A line for each file that is missing, or that a step downloads, with the cells that need it."""
+    needed: dict[str, dict[str, None]] = {}
     for cell in plan.cells:
         for step in cell.steps:
-            words = " ".join(step.words)
-            lines = []
-            for path in (path for path in step.reads if not path.exists()):
-                expanded = f"--expanded {path}" in words or f".expanded={path}" in words
-                lines.append((f"missing     {path}", _EXPANSIONS if expanded else _FILES))
-            for part in step.facts.get("fetched", ()):
-                by_name = isinstance(part, str)
-                lines.append((f"download    {part}", _DOWNLOADS) if by_name else (f"missing     {part[0]}", _FILES))
-            for line in lines:
+            absent = [f"missing     {path}" for path in step.reads if not path.exists()]
+            parts = step.facts.get("fetched", ())
+            fetched = [f"download    {one}" if isinstance(one, str) else f"missing     {one[0]}" for one in parts]
+            for line in absent + fetched:
                 needed.setdefault(line, {})[f"{cell.row} on {cell.column}"] = None
-    for (what, source), cells in needed.items():
-        yield f"{what}: for {', '.join(cells)}; {source}"
+    yield from (f"{line}: for {', '.join(cells)}" for line, cells in needed.items())
+    if any(line.startswith("missing") for line in needed):
+        yield _MISSING
 
 
 def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
@@ -175,10 +183,10 @@ def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
     return list(rows)
 
 
-def _summary(plan: Plan, runner: Runner) -> str:
-    """Numbers of cells and steps, and disk space; raises if the disk is too full."""
-    space = check_disk_space(runner.todo)
-    return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {runner.done} done; {space}"
+def _summary(plan: Plan, runner: Runner, written: Sequence[Step]) -> str:
+    """Numbers of cells and steps, and disk space; raises if the disk is too full for what ``written`` write."""
+    space = check_disk_space(written)
+    return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {len(runner.done)} done; {space}"
 
 
 def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells, *, drop: bool) -> None:
@@ -215,7 +223,8 @@ def _command_line(options: argparse.Namespace) -> str:
     name = options.matrix if "/" not in options.matrix else Path(options.matrix).name
     data = ["--data", "DIR"] if options.data else []
     bad_lines = ["--on-bad-line", options.on_bad_line] if options.on_bad_line else []
-    return shlex.join(["python", "-m", "eval.reproduce", "--matrix", name, *data, *bad_lines])
+    rehearsed = ["--rehearse"] if options.rehearse else []
+    return shlex.join(["python", "-m", "eval.reproduce", "--matrix", name, *data, *bad_lines, *rehearsed])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -234,11 +243,11 @@ def _parser() -> argparse.ArgumentParser:
     kept = "run only cells that the results do not have with the same inputs and settings"
     add("--keep", action="store_true", help=kept)
     add("--drop", action="store_true", help="lose cells that the results have and this run would not measure or keep")
-    add("--dry-run", action="store_true", help="print the steps and whether they are done")
-    add("--check-data", action="store_true", help="list the files that are missing, with their sources")
+    add("--dry-run", action="store_true", help="print the steps, whether they are done, and missing files")
     add("--display-commands", action="store_true", help="print the commands of each cell")
     add("--rehearse", action="store_true", help="run every step on made-up texts with random models")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
+    add("--in-process", action="store_true", help="run the steps in this process, which imports torch once")
     add("--jobs", type=positive, metavar="N", help="steps at the same time on this machine (default 1)")
     add_engine_options(parser)
     add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")

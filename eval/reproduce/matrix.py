@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.training.recipe import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
-from eval.reproduce.claims import COSTS, Claim
+from eval.reproduce.claims import COSTS, SHOWN_COSTS, Claim
 from learned_sparse.collections.collection import data_root, load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import resolve_checkpoint
@@ -26,10 +26,7 @@ from learned_sparse.core.settings import parse, read_yaml
 
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""
-PUBLISHED_COSTS = ("PISA ms/query", "PISA index GB", "published ms/query with encoding")
-"""Costs of published rows alone: SpaDE's mean times without encoding of queries and index sizes in PISA (Tables 2 and
-6), and UHD-BERT's mean times with it, from engines and machines of several papers (Table 3)."""
-COSTS_OF_PUBLISHED = ("FLOPS", "terms/document", "terms/query", *PUBLISHED_COSTS)
+COSTS_OF_PUBLISHED = (*COSTS[:3], *(cost for cost in SHOWN_COSTS if cost not in COSTS))
 """What a published row can have among its ``scores``: nothing published stands in a column that is measured here."""
 
 Scores = dict[str, dict[str, float]]
@@ -221,9 +218,10 @@ class ModelRow(SystemRow):
     encode: dict[str, Any] = field(default_factory=dict)
     """Changed settings of the model, for documents and queries."""
     queries: dict[str, Any] = field(default_factory=dict)
-    """Changed settings of the model, for queries only; a row with ``rerank`` has them in ``encode``."""
-    index_of: str | None = None
-    """Row whose index is searched: only queries differ, so both rows have the same ``encode``."""
+    """Changed settings of the model, for queries only, so that rows which differ in them share their index.
+
+    A row with ``rerank`` has them in ``encode``.
+    """
     options: tuple[str, ...] = ()
     """Further arguments of ``learned_sparse.encode``, such as ``--bits 4``, or of ``eval.rerank``."""
     prune: tuple[str, ...] = ()
@@ -252,8 +250,8 @@ class ModelRow(SystemRow):
             raise LearnedSparseError("'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it")
         if (self.rerank is None) != (self.depth is None):
             raise LearnedSparseError("'rerank: ROW' and 'depth: DOCUMENTS' belong together")
-        if self.rerank and (self.queries or self.index_of or self.prune or self.backend != "lucene"):
-            raise LearnedSparseError("'queries', 'index_of', 'prune' and 'backend' mean nothing in a row that re-ranks")
+        if self.rerank and (self.queries or self.prune or self.backend != "lucene"):
+            raise LearnedSparseError("'queries', 'prune' and 'backend' mean nothing in a row that re-ranks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,11 +352,13 @@ def columns_of_average(matrix: Matrix, name: str) -> dict[str, float]:
     return weights
 
 
-def only_rows(matrix: Matrix) -> Matrix:
-    """``matrix`` with the columns of each row written out as its columns' ``rows`` want them."""
+def _written_out(matrix: Matrix) -> Matrix:
+    """``matrix`` with full names of checkpoints, and the columns of each row as its columns' ``rows`` want them."""
     open_to = {name: column.rows for name, column in matrix.columns.items() if column.rows}
 
     def of_row(name: str, row: Row) -> Row:
+        if isinstance(row, CheckpointRow):
+            row = dataclasses.replace(row, checkpoint=resolve_checkpoint(row.checkpoint))
         if not isinstance(row, SystemRow) or not open_to:
             return row
         named = row.columns or tuple(column for column in matrix.columns if column not in open_to)
@@ -403,11 +403,7 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     """
     path, folder = _find(str(name)), data or data_root()
     with _located(str(path)):
-        matrix = only_rows(_read(_filled(read_yaml(path), folder), str(path)))
-        for name, row in matrix.rows.items():
-            if isinstance(row, CheckpointRow):
-                named = dataclasses.replace(row, checkpoint=resolve_checkpoint(row.checkpoint))
-                matrix = dataclasses.replace(matrix, rows={**matrix.rows, name: named})
+        matrix = _written_out(_read(_filled(read_yaml(path), folder), str(path)))
         below = {key for key, column in matrix.columns.items() if column.collection.startswith(f"{folder}/")}
         measures = _checked_columns(matrix, below)
         for name, row in matrix.rows.items():
@@ -523,8 +519,6 @@ def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
         if expanded and not any(source.collection for source in recipe.data):
             raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
         _check_splits(row, matrix, recipe_splits(recipe))
-    if isinstance(row, ModelRow) and row.index_of is not None:
-        _check_index_of(name, row, row.index_of, matrix)
     _check_runs(name, row, matrix)
     _check_scores(row.expected, measures, ())
 
@@ -585,41 +579,16 @@ def _check_runs(name: str, row: SystemRow, matrix: Matrix) -> None:
             raise LearnedSparseError(f"{other!r} has trainings with seeds that this row has not")
 
 
-def _check_index_of(name: str, row: ModelRow, index_of: str, matrix: Matrix) -> None:
-    indexed = {
-        other: its
-        for other, its in matrix.rows.items()
-        if other != name and isinstance(its, ModelRow) and its.index_of is None and its.rerank is None
-    }
-    _check_known(index_of, indexed, f"index_of: no row {index_of!r} with an index of its own")
-    other = indexed[index_of]
-    first, second = weights_of(matrix, row), weights_of(matrix, other)
-    same = (
-        isinstance(first, CheckpointRow) and isinstance(second, CheckpointRow) and first.checkpoint == second.checkpoint
-    )
-    if first is not second and not same:
-        raise LearnedSparseError(f"index_of: {index_of!r} has other weights; write its model: in this row")
-    own = (row.encode, row.options, row.prune, row.expanded or other.expanded, row.expansion or other.expansion)
-    if own != (other.encode, other.options, other.prune, other.expanded, other.expansion):
-        raise LearnedSparseError(
-            f"index_of: the documents are those of {index_of!r}: give this row the same encode, options, prune and "
-            "expanded, and put what changes queries under 'queries'"
-        )
-
-
 def _check_scores(scores: Scores, measures: Measures, costs: tuple[str, ...]) -> None:
-    for column, column_scores in scores.items():
-        _check_known(column, measures, f"scores: no column {column!r}")
-        for measure in column_scores:
-            _check_measured(measure, measures[column], column, costs)
-
-
-def _check_measured(measure: str, known: tuple[str, ...] | None, column: str, costs: tuple[str, ...]) -> None:
-    """Raise if a column does not measure ``measure``; ``known`` is None where that is unknown without the data."""
-    if known is not None or measure in costs:
-        _check_known(measure, (*(known or ()), *costs), f"{column}: {measure!r} is not measured there")
-    else:
-        parse_measure(measure)
+    """Raise if a column does not measure one of its scores, which can also be one of ``costs``."""
+    for column, of_column in scores.items():
+        _check_known(column, measures, f"no column {column!r}")
+        known = measures[column]
+        for measure in of_column:
+            if known is None and measure not in costs:
+                parse_measure(measure)
+            else:
+                _check_known(measure, (*(known or ()), *costs), f"{column}: {measure!r} is not measured there")
 
 
 def _check_claim(claim: Claim, matrix: Matrix, measures: Measures) -> None:
@@ -638,7 +607,7 @@ def _check_claim(claim: Claim, matrix: Matrix, measures: Measures) -> None:
                 raise LearnedSparseError(f"{name!r} has no {claim.quantity} on {column!r}")
             if isinstance(row, SystemRow) and not all(map(row.runs_on, columns_of_average(matrix, column))):
                 raise LearnedSparseError(f"{name!r} is not run on {column!r}; name the claim's columns")
-        _check_measured(claim.quantity, measures[column], column, COSTS)
+        _check_scores({column: {claim.quantity: 0.0}}, measures, COSTS)
 
 
 @contextmanager

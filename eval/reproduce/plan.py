@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.training.recipe import Recipe, data_source, load_recipe, stated
 from eval.reproduce.matrix import (
     BestOfRow,
@@ -35,13 +33,12 @@ from eval.reproduce.matrix import (
     slug,
     weights_of,
 )
-from eval.reproduce.prepare import OVERLAPS
 from eval.reproduce.steps import Kind, Step, json_digest, ordered
 from learned_sparse.collections.catalogue import CATALOGUE
 from learned_sparse.collections.collection import Collection, load_collection, local_file
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.files import checkpoint_folder, home, index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.core.files import home, read_json
 from learned_sparse.core.settings import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
@@ -72,6 +69,18 @@ DIGEST = 8
 _MAX_STEM = 100
 
 
+Made = Step | Path | Mapping[str, Any]
+"""What a step is made of besides its arguments: a step, a file that no step writes, or facts that decide the result."""
+_OUTPUT: dict[Kind, str | None] = {
+    "encode": "--model",
+    "encode-queries": "--model",
+    "index": "--model",
+    "index-bm25": "--index",
+    "verify": None,
+}
+"""Option that names the output of a step, ``--output`` for all other kinds; None: there is no output."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellPlan:
     """One row on one column with one seed."""
@@ -86,28 +95,39 @@ class CellPlan:
     """Run file in TREC's format."""
     evaluated: Path
     """Output of ``python -m eval.evaluate --json --per-query``."""
+    overlap: str | None = None
+    """Class of SpaDE's Table 4 whose queries alone are measured; None: all queries."""
     costs: Path | None
     """Output of ``python -m eval.costs``; None for a given run."""
     checkpoint: str | None
     """Folder or name on the Hub; None for BM25 on text and for a given run."""
 
+    def measured(self) -> dict[str, Any]:
+        """The measures of the run: ``scores``, their means, and ``per_query``; empty if the class has no query."""
+        content = read_json(self.evaluated)
+        if self.overlap:
+            content = next(one for one in content["classes"] if one["name"] == self.overlap)
+        return content["runs"][0] if content["runs"] else {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The chosen cells of a matrix by row, column and seed, and their steps in order, each once."""
+    """The chosen cells of a matrix by row, column and seed, and their steps."""
 
     name: str
     """Name of the matrix in paths."""
     matrix: Matrix
     data: Path | None
-    steps: tuple[Step, ...]
     cells: tuple[CellPlan, ...]
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all cells in order, each once."""
+        return tuple(ordered(step for cell in self.cells for step in cell.steps))
 
     def without(self, pairs: Container[tuple[str, str]]) -> Plan:
         """The plan of the cells whose row and column are not in ``pairs``."""
-        cells = tuple(cell for cell in self.cells if (cell.row, cell.column) not in pairs)
-        steps = tuple(ordered(step for cell in cells for step in cell.steps))
-        return dataclasses.replace(self, cells=cells, steps=steps)
+        return dataclasses.replace(self, cells=tuple(c for c in self.cells if (c.row, c.column) not in pairs))
 
 
 def make_plan(
@@ -135,7 +155,7 @@ def make_plan(
                 if not lenient:
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in builder.cells(key, targets))
-    return Plan(name=name, matrix=matrix, data=data, steps=(), cells=cells).without(())
+    return Plan(name=name, matrix=matrix, data=data, cells=cells)
 
 
 def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list[str]:
@@ -147,16 +167,6 @@ def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list
             raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
         names.update(dict.fromkeys(matching))
     return list(names)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What a step is made of besides its arguments."""
-
-    needs: tuple[Step, ...] = ()
-    reads: tuple[Path, ...] = ()
-    """Files that no step writes."""
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,23 +182,16 @@ class Target:
     split: str
     """Empty for documents alone."""
     measures: tuple[str, ...] = ()
-    documents: Inputs
-    judged: Inputs = Inputs()
-    """Topics and judgements."""
+    documents: tuple[Made, ...]
+    judged: tuple[Made, ...] = ()
+    """Topics and judgements; the last says whether a query's own document is removed from its hits."""
     documents_of: str
     """``--collection`` for steps that read documents only: equal for all parts of a dataset of ir_datasets."""
     size: int
     """Approximate number of documents; ``queries`` likewise."""
     queries: int = 1000
-    overlap: Step | None = None
-    """Writes the judgements of ``measured_class``."""
-    measured_class: str | None = None
-    """Class of SpaDE's Table 4 whose queries alone are measured; None: all queries."""
-
-    @property
-    def all(self) -> Inputs:
-        """Documents, topics and judgements."""
-        return dataclasses.replace(self.judged, reads=(*self.documents.reads, *self.judged.reads))
+    overlap: str | None = None
+    """As that of ``CellPlan``."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -200,8 +203,8 @@ def target(collection: str, split: str = "", measures: tuple[str, ...] = ()) -> 
     """The split of a collection, or its documents alone; steps download files that are not local."""
     loaded = load_collection(collection)
     source = loaded.description.corpus
-    documents = _inputs(loaded, source)
-    bytes_here = sum(path.stat().st_size for path in documents.reads if path.is_file())
+    documents = _made_of(loaded, source)
+    bytes_here = sum(path.stat().st_size for path in documents if isinstance(path, Path) and path.is_file())
     on = Target(
         collection=collection,
         documents_of=f"{CATALOGUE}{source.ir_datasets}" if collection.startswith(CATALOGUE) else collection,
@@ -213,16 +216,15 @@ def target(collection: str, split: str = "", measures: tuple[str, ...] = ()) -> 
     if not split:
         return on
     its = loaded.split(split)
-    judged = _inputs(loaded, its.topics, its.qrels)
-    judged.facts["remove_query"] = its.remove_query
+    judged = (*_made_of(loaded, its.topics, its.qrels), {"remove_query": its.remove_query})
     return dataclasses.replace(on, measures=measures or its.measures, judged=judged, queries=its.queries or 1000)
 
 
-def _inputs(collection: Collection, *parts: Source) -> Inputs:
+def _made_of(collection: Collection, *parts: Source) -> tuple[Made, ...]:
     """The local files of these parts; the others by the names that they are downloaded by."""
     files = [(part, local_file(part, collection.root)) for part in parts]
     missing = [part.ir_datasets or part.registered or list(part.files) for part, file in files if file is None]
-    return Inputs(reads=tuple(file for _, file in files if file), facts={"fetched": missing} if missing else {})
+    return (*(file for _, file in files if file), *([{"fetched": missing}] if missing else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,11 +233,9 @@ class Weights:
 
     checkpoint: str
     """Folder or name on the Hub."""
-    made_of: Inputs = Inputs()
-    architecture: str = ""
-    """With ``settings`` and ``max_length``, of documents, what the size of an encoded document is projected from."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    max_length: int = MEAN_TOKENS
+    made_of: tuple[Made, ...] = ()
+    recipe: Recipe | None = None
+    """What the size of an encoded document is projected from."""
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
 
@@ -269,114 +269,103 @@ class Builder:
     """Trained checkpoints by row and seed."""
 
     def make(
-        self,
-        kind: Kind,
-        title: str,
-        module: str,
-        words: Iterable[str | Path],
-        stem: str,
-        at: Callable[[str], Path],
-        *made_of: Inputs | Step | Path,
-        output: str | None = "--output",
-        unkeyed: tuple[str, ...] = (),
-        disk_bytes: int = 0,
+        self, kind: Kind, stem: str, at: str, words: Iterable[str | Path], *made_of: Made, disk_bytes: int = 0
     ) -> Step:
         """Make a step, or return the equal step of the same name; another step of that name is an error.
 
-        Its output is ``at(NAME)``, where NAME is ``stem`` with a digest of everything that the output is made of, or
-        ``stem`` alone with plain names. The option ``output`` gives it to the command; None: there is no output.
+        ``words``: a module and its arguments. ``at``: the output below the home folder, in which ``*`` stands for
+        ``stem`` with a digest of everything that the output is made of, or with plain names for ``stem`` alone.
         """
-        arguments = tuple(map(str, words))
-        steps_and_parts = [Inputs(reads=(one,)) if isinstance(one, Path) else one for one in made_of]
-        parts = [Inputs(needs=(one,)) if isinstance(one, Step) else one for one in steps_and_parts]
+        module, *arguments = map(str, words)
         draft = Step(
-            name="", kind=kind, title=title, module=module, arguments=arguments, data=self.data,
-            needs=tuple(step for part in parts for step in part.needs),
-            reads=tuple(file for part in parts for file in part.reads),
-            facts={key: value for part in parts for key, value in part.facts.items()},
-        )  # fmt: skip
-        path = at(stem if self.matrix.plain_names else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
-        if output is not None:
-            arguments += (output, path.name if output == "--model" else str(path))
-        name, writes = path.relative_to(home()).as_posix(), () if output is None else (path,)
-        if kind in ("index", "index-bm25") and self.threads:
-            unkeyed = ("--threads", str(self.threads))
+            name="",
+            kind=kind,
+            module=module,
+            arguments=tuple(arguments),
+            data=self.data,
+            needs=tuple(dict.fromkeys(part for part in made_of if isinstance(part, Step))),
+            reads=tuple(dict.fromkeys(part for part in made_of if isinstance(part, Path))),
+            facts=dict(itertools.chain(*(part.items() for part in made_of if isinstance(part, Mapping)))),
+        )
+        plain = self.matrix.plain_names
+        name = at.replace("*", stem if plain else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
+        path, option = home() / name, _OUTPUT.get(kind, "--output")
+        output = () if option is None else (option, path.name if option == "--model" else str(path))
+        unkeyed = ("--resume",) if kind == "train" else ()
+        if kind == "search" or (self.threads and kind in ("index", "index-bm25")):
+            unkeyed = ("--threads", str(self.threads or 2), *(("--batch-size", "64") if kind == "search" else ()))
         new = dataclasses.replace(
-            draft, name=name, arguments=arguments, writes=writes, unkeyed_arguments=unkeyed, disk_bytes=disk_bytes
+            draft,
+            name=name,
+            arguments=(*arguments, *output),
+            unkeyed_arguments=unkeyed,
+            writes=() if option is None else (path,),
+            disk_bytes=disk_bytes,
         )
         old = self.made.setdefault(name, new)
-        if any(getattr(old, part) != getattr(new, part) for part in ("module", "arguments", "needs", "reads", "facts")):
+        if (old.command, old.needs, old.reads, old.facts) != (new.command, new.needs, new.reads, new.facts):
             raise LearnedSparseError(
-                f"two steps of this matrix write {home() / name}; give one of the rows another name:\n"
+                f"two steps of this matrix write {path}; give one of the rows another name:\n"
                 f"  {old.command}\n  {new.command}"
             )
         return old
 
     def target(self, column: Column) -> Target:
-        """The split of a column, its part, or one of its classes."""
+        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries."""
         on = target(column.collection, column.split, column.measures)
         if column.sample or column.pool:
             on = self.part(on, column.sample, column.pool)
-        if not column.overlap:
-            return on
-        # documents, indexes and runs are those of all queries; one class of SpaDE's Table 4 is measured
-        step = self.make(
-            "pool", f"queries of {on.name}, {on.split}, by overlap", PREPARE, ("overlap", *on.words),
-            f"{on.name}-{on.split}-overlap", home_folder("data"), on.all,
-        )  # fmt: skip
-        return dataclasses.replace(on, overlap=step, measured_class=column.overlap)
+        return dataclasses.replace(on, overlap=column.overlap)
 
     def part(self, whole: Target, sample: Sample | None, pool: int | None) -> Target:
         """A sample of a collection, or all its judged queries; with the top ``pool`` documents of BM25 for each."""
-        words, stem = ["sample", *whole.words, *self._bad_lines()], [whole.name, whole.split]
-        queries, documents, pooled = whole.queries, None, list[Step]()
-        if sample:
-            stem, queries, documents = [*stem, "sample"], sample.queries or queries, sample.documents
-            for unit, number in (("queries", sample.queries), ("documents", sample.documents)):
-                words += [f"--{unit}", str(number)] if number else []
-                stem += [f"{number}-{unit}"] if number else []
-            words += ["--seed", str(sample.seed)]
+        words, pooled = [PREPARE, "sample", *whole.words, *self._bad_lines()], list[Step]()
+        for name, number in (dataclasses.asdict(sample) if sample else {}).items():
+            words += [f"--{name}", str(number)] if number is not None else []
         if pool:
             pooled = [self.bm25_search(whole, max(self.matrix.hits, pool))]
             words += ["--run", str(pooled[0].writes[0]), "--depth", str(pool)]
-            stem += [f"pool-{pool}"]
-        stem += [f"seed-{sample.seed}"] if sample else []
-        documents = documents or (queries * pool if pool else whole.size)
-        step = self.make(
-            "pool", f"part of {whole.name}, {whole.split}", PREPARE, words, "-".join(stem), home_folder("data"),
-            *pooled, whole.all, disk_bytes=documents * TEXT_BYTES,
-        )  # fmt: skip
-        folder, remove_query = step.writes[0], {"remove_query": whole.judged.facts["remove_query"]}
+        queries = (sample and sample.queries) or whole.queries
+        size = (sample and sample.documents) or (queries * pool if pool else whole.size)
+        stem, made_of = f"{whole.name}-{whole.split}-part", (*pooled, *whole.documents, *whole.judged)
+        step = self.make("pool", stem, "data/*", words, *made_of, disk_bytes=size * TEXT_BYTES)
+        folder = step.writes[0]
         return Target(
-            collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
-            measures=whole.measures, documents=Inputs(needs=(step,)),
-            judged=Inputs(needs=(step,), facts=remove_query), size=documents, queries=queries, whole=whole.name,
-        )  # fmt: skip
+            collection=str(folder),
+            documents_of=str(folder),
+            name=folder.name,
+            whole=whole.name,
+            split=whole.split,
+            measures=whole.measures,
+            documents=(step,),
+            judged=(step, whole.judged[-1]),
+            size=size,
+            queries=queries,
+        )
 
     def cells(self, name: str, targets: Mapping[str, Target]) -> Iterator[CellPlan]:
         """The cells of a row, each with its evaluation and its costs."""
         for column, on in targets.items():
             for seed in (seeds_of(self.matrix, name) or (None,)) if self.matrix.rows[name].runs_on(column) else ():
                 its = self.run(name, on, seed)
-                stem, words = its.stem, [*on.words, "--run", str(its.run)]
-                made_of = [its.made_by]
+                stem, words = its.stem, ["eval.evaluate", *on.words, "--run", str(its.run), "--measures", *on.measures]
+                words += ["--per-query", "--json"]
+                made_of = [its.made_by, *on.judged]
                 if on.overlap:
-                    qrels = on.overlap.writes[0] / OVERLAPS[str(on.measured_class)]
-                    stem, words, made_of = (
-                        f"{stem}-{qrels.stem}",
-                        [*words, "--qrels", str(qrels)],
-                        [*made_of, on.overlap],
-                    )
-                evaluated = self.make(
-                    "evaluate", f"evaluate {stem}, {on.name} {on.split}", "eval.evaluate",
-                    (*words, "--measures", *on.measures, "--per-query", "--json"), stem,
-                    home_folder("evaluations", on.name, on.split, suffix=".json"), *made_of, on.judged,
-                )  # fmt: skip
+                    stem, words, made_of = f"{stem}-overlap", [*words, "--overlap"], [*made_of, *on.documents]
+                at = f"evaluations/{on.name}/{on.split}/*.json"
+                evaluated = self.make("evaluate", stem, at, words, *made_of)
                 yield CellPlan(
-                    row=name, column=column, seed=seed, run=its.run, evaluated=evaluated.writes[0],
+                    row=name,
+                    column=column,
+                    seed=seed,
+                    run=its.run,
+                    evaluated=evaluated.writes[0],
+                    overlap=on.overlap,
                     steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])),
-                    costs=its.costs.writes[0] if its.costs else None, checkpoint=its.checkpoint,
-                )  # fmt: skip
+                    costs=its.costs.writes[0] if its.costs else None,
+                    checkpoint=its.checkpoint,
+                )
 
     def run(self, name: str, on: Target, seed: int | None) -> Run:
         """The run of a row on a target, by the kind of the row."""
@@ -397,39 +386,35 @@ class Builder:
     def reranked(self, name: str, row: CrossEncoderRow | ModelRow, on: Target, seed: int | None) -> Run:
         """Another row's run, re-ranked by the row's model or cross-encoder; it is in the folder of the step."""
         first = self.run(str(row.rerank), on, seed if seeds_of(self.matrix, str(row.rerank)) else None)
-        made_of: list[Inputs | Step | Path] = []
+        words = ["eval.rerank", *on.words, "--run", f"first={first.run}", "--depth", str(row.depth)]
+        made_of: list[Made] = []
         if isinstance(row, CrossEncoderRow):
             local = Path(row.cross_encoder)
-            words, stem, checkpoint = ["--cross-encoder", row.cross_encoder], slug(local.name), None
+            stem, checkpoint = slug(local.name), None
+            words += ["--cross-encoder", row.cross_encoder]
             made_of += [local] if local.is_dir() else []
         else:
-            weights, stem = self.weights_of(name, seed), self._stem(name, seed, row.encode)
-            checkpoint, expansions = weights.checkpoint, self.expansions(row, on)
-            words = ["--checkpoint", checkpoint, *set_words(row.encode), *_expanded(expansions)]
-            made_of += [weights.made_of, *expansions]
-        words = ["--depth", str(row.depth), *words, *row.options, *self._dtype(row.options)]
+            weights, expansions = self.weights_of(name, seed), self.expansions(row, on)
+            stem, checkpoint = self._stem(name, seed, row.encode), weights.checkpoint
+            words += ["--checkpoint", checkpoint, *set_words(row.encode), *_expanded(expansions)]
+            made_of += [*weights.made_of, *expansions]
+        words += [*row.options, *self._dtype(row.options)]
         stem = folder_name(name, seed) if self.matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}"
-        step = self.make(
-            "rerank", f"re-rank {name}, {on.name} {on.split}", "eval.rerank",
-            (*on.words, "--run", f"first={first.run}", *words), stem, home_folder("reranked", on.name, on.split),
-            *made_of, first.made_by, on.all,
-        )  # fmt: skip
-        run = step.writes[0] / f"first-top{row.depth}.txt"
-        return Run(stem=stem, run=run, made_by=step, checkpoint=checkpoint)
+        made_of += [first.made_by, *on.documents, *on.judged]
+        step = self.make("rerank", stem, f"reranked/{on.name}/{on.split}/*", words, *made_of)
+        return Run(stem=stem, run=step.writes[0] / f"first-top{row.depth}.txt", made_by=step, checkpoint=checkpoint)
 
     def of_several(self, name: str, row: BestOfRow | FusionRow, on: Target, seed: int | None) -> Run:
         """A run made of several runs: for each query the best one, or their reciprocal rank fusion."""
         parts = [self.run(part, on, seed) for part in (row.best_of if isinstance(row, BestOfRow) else row.fusion)]
-        stem, module, words = folder_name(name, seed), PREPARE, ["best", *on.words, "--measure"]
         if isinstance(row, BestOfRow):
-            words += [row.best_by, "--run"]
+            words = [PREPARE, "best", *on.words, "--measure", row.best_by, "--run"]
         else:
-            module, hits = "learned_sparse.pyserini", str(self.matrix.hits)
-            words = ["fusion", "--method", "rrf", "--depth", hits, "--k", hits, "--runs"]
-        step = self.make(
-            "rerank", f"join {name}, {on.name} {on.split}", module, [*words, *(part.run for part in parts)], stem,
-            partial(run_file, on.name, on.split), *(part.made_by for part in parts), on.judged,
-        )  # fmt: skip
+            hits = str(self.matrix.hits)
+            words = ["learned_sparse.pyserini", "fusion", "--method", "rrf", "--depth", hits, "--k", hits, "--runs"]
+        stem, made_of = folder_name(name, seed), (*(part.made_by for part in parts), *on.judged)
+        words += [str(part.run) for part in parts]
+        step = self.make("rerank", stem, f"runs/{on.name}/{on.split}/*.txt", words, *made_of)
         return Run(stem=stem, run=step.writes[0], made_by=step)
 
     def bm25(self, name: str, row: BM25Row, on: Target) -> Run:
@@ -439,57 +424,50 @@ class Builder:
             index = self.bm25_index(on)
         else:
             stem, flag = slug(name) if self.matrix.plain_names else f"{BM25}-expanded", []
-            documents = self.rewritten("expand", "expanded text", stem, on, _filled(row.expanded, on))
-            index = self.make(
-                "index-bm25", f"index {stem}, {on.name}", "learned_sparse.index",
-                ("--bm25", "--input", documents.writes[0]), stem, partial(index_folder, on.name), documents,
-                output="--index", disk_bytes=documents.disk_bytes,
-            )  # fmt: skip
-        words = ["--index", str(index.writes[0]), *row.words]
-        searched = self.search(stem, on, [*flag, *words], index)
-        costs = self.costs(stem, on, words, searched)
+            documents = self.rewritten("expand", stem, on, _filled(row.expanded, on))
+            words = ["learned_sparse.index", "--bm25", "--input", documents.writes[0]]
+            at, size = f"indexes/{on.name}/*", documents.disk_bytes
+            index = self.make("index-bm25", stem, at, words, documents, disk_bytes=size)
+        options = ["--index", str(index.writes[0]), *row.words]
+        searched = self.search(stem, on, [*flag, *options], index)
+        costs = self.costs(stem, on, options, searched)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs)
 
     def bm25_index(self, on: Target) -> Step:
         """Index the text of a collection."""
-        return self.make(
-            "index-bm25", f"index the text of {on.name}", "learned_sparse.index",
-            ("--bm25", "--collection", on.documents_of, *self._bad_lines()), BM25, partial(index_folder, on.name),
-            on.documents, output="--index", disk_bytes=on.size * TEXT_BYTES,
-        )  # fmt: skip
+        words = ["learned_sparse.index", "--bm25", "--collection", on.documents_of, *self._bad_lines()]
+        size = on.size * TEXT_BYTES
+        return self.make("index-bm25", BM25, f"indexes/{on.name}/*", words, *on.documents, disk_bytes=size)
 
     def bm25_search(self, on: Target, hits: int) -> Step:
         """Search the text of a collection with BM25."""
         index = self.bm25_index(on)
         return self.search(BM25, on, ("--bm25", "--index", index.writes[0]), index, hits=hits)
 
-    def rewritten(self, action: str, title: str, stem: str, on: Target, file: Path) -> Step:
+    def rewritten(self, action: str, stem: str, on: Target, file: Path) -> Step:
         """Write the texts or new terms of each document with its predicted queries, of which ``file`` has all."""
-        return self.make(
-            "prepare", f"{title} of {on.name}", PREPARE,
-            (action, "--collection", on.documents_of, "--expanded", file, *self._bad_lines()), stem,
-            home_folder("expanded", on.name), file, on.documents, disk_bytes=on.size * TEXT_BYTES,
-        )  # fmt: skip
+        words = [PREPARE, action, "--collection", on.documents_of, "--expanded", file, *self._bad_lines()]
+        at, size = f"expanded/{on.name}/*", on.size * TEXT_BYTES
+        return self.make("prepare", stem, at, words, file, *on.documents, disk_bytes=size)
 
     def learned(self, name: str, on: Target, seed: int | None) -> Run:
         """A learned model, or BM25 over word pieces."""
         row, weights = self._model(name), self.weights_of(name, seed)
         bm25_words = its.words if isinstance(its := self.matrix.rows[name], BM25Row) else ()
-        encoded = self.encoded(row.index_of or name, on, seed)
+        encoded = self.encoded(name, row, on, seed)
         vectors = encoded.writes[0]
         stem = self._stem(name, seed, row.options, row.encode, row.queries)
         query_stem = self._stem(name, seed, row.encode, row.queries)
         pairs = [pair for pair in itertools.pairwise(row.options) if pair[0] in _QUERY_OPTIONS]
-        query_words = [*self._encode_words(query_stem, weights, row), *itertools.chain(*pairs)]
+        query_words = ["learned_sparse.encode", "--collection", on.collection]
+        query_words += [*self._encode_words(query_stem, weights, row), *itertools.chain(*pairs)]
         query_words += set_words(row.encode | row.queries)
-        made_of: list[Inputs | Step] = [weights.made_of]
+        made_of = list(weights.made_of)
         if "--with" in row.options:  # documents say how queries weigh BM25
             query_words, made_of = [*query_words, "--with", str(vectors)], [*made_of, encoded]
-        queries = self.make(
-            "encode-queries", f"encode queries {query_stem}, {on.name} {on.split}", "learned_sparse.encode",
-            ("--collection", on.collection, *query_words, "--queries", "--split", on.split), query_stem,
-            partial(queries_folder, on.name, on.split), *made_of, on.judged, output="--model",
-        )  # fmt: skip
+        query_words += ["--queries", "--split", on.split]
+        at, made_of = f"queries/{on.name}/{on.split}/*", [*made_of, *on.judged]
+        queries = self.make("encode-queries", query_stem, at, query_words, *made_of)
         changed = set_words(row.queries)
         files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *bm25_words, "--encoding"]
         files, words = [*files, *changed], ["--model", vectors.name, *changed, *bm25_words]
@@ -497,58 +475,43 @@ class Builder:
         if row.backend != "lucene":
             words, files = [*words, "--backend", row.backend], [*files, "--backend", row.backend]
         else:
-            index = searchable = self.make(
-                "index", f"index {stem}, {on.name}", "learned_sparse.index", ("--collection", on.documents_of), stem,
-                lambda _: index_folder(on.name, vectors.name), encoded, output="--model",
-                disk_bytes=encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES,
-            )  # fmt: skip
+            index_words = ["learned_sparse.index", "--collection", on.documents_of]
+            at, size = f"indexes/{on.name}/{vectors.name}", encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES
+            index = searchable = self.make("index", stem, at, index_words, encoded, disk_bytes=size)
             files += ["--index", index.writes[0]]
             if self.matrix.verify:  # compare some documents of the index with their vectors
-                searchable = self.make(
-                    "verify", f"verify {stem}, {on.name}", "learned_sparse.index",
-                    (*index.arguments, "--verify", str(self.matrix.verify)), index.writes[0].name,
-                    home_folder("verified", on.name), index, output=None,
-                )  # fmt: skip
+                index_words = [index.module, *index.arguments, "--verify", str(self.matrix.verify)]
+                searchable = self.make("verify", vectors.name, f"verified/{on.name}/*", index_words, index)
         searched = self.search(stem, on, words, searchable)
         costs = self.costs(stem, on, files, searched, queries)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint)
 
-    def encoded(self, name: str, on: Target, seed: int | None) -> Step:
+    def encoded(self, name: str, row: ModelRow, on: Target, seed: int | None) -> Step:
         """The documents, encoded by the model of a row and pruned."""
-        row, weights = self._model(name), self.weights_of(name, seed)
-        stem, expansions = self._stem(name, seed, row.options, row.encode), self.expansions(row, on)
-        words = [*self._encode_words(stem, weights, row), *row.options, *set_words(row.encode), *_expanded(expansions)]
-        encoded = self.make(
-            "encode", f"encode {stem}, {on.name}", "learned_sparse.encode",
-            ("--collection", on.documents_of, *self._bad_lines(), *words), stem, partial(vectors_folder, on.name),
-            weights.made_of, *expansions, on.documents, output="--model",
-            disk_bytes=on.size * expected_terms(weights, row.encode) * _VECTOR_BYTES,
-        )  # fmt: skip
+        weights, expansions = self.weights_of(name, seed), self.expansions(self.matrix.rows[name], on)
+        stem = self._stem(name, seed, row.options, row.encode)
+        words = ["learned_sparse.encode", "--collection", on.documents_of, *self._bad_lines()]
+        words += [*self._encode_words(stem, weights, row), *row.options, *set_words(row.encode)]
+        words += _expanded(expansions)
+        at, size = f"vectors/{on.name}/*", on.size * expected_terms(weights.recipe, row.encode) * _VECTOR_BYTES
+        made_of = (*weights.made_of, *expansions, *on.documents)
+        encoded = self.make("encode", stem, at, words, *made_of, disk_bytes=size)
         if not row.prune:
             return encoded
-        return self.make(
-            "prepare", f"prune {stem}, {on.name}", "learned_sparse.jsonvector",
-            ("prune", "--vectors", encoded.writes[0], *row.prune), f"{stem}-pruned", partial(vectors_folder, on.name),
-            encoded, disk_bytes=encoded.disk_bytes,
-        )  # fmt: skip
+        words = ["learned_sparse.jsonvector", "prune", "--vectors", str(encoded.writes[0]), *row.prune]
+        return self.make("prepare", f"{stem}-pruned", at, words, encoded, disk_bytes=size)
 
     def search(
         self, stem: str, on: Target, words: Iterable[str | Path], searchable: Step, hits: int | None = None
     ) -> Step:
         """Search for the queries of a split."""
-        return self.make(
-            "search", f"search {stem}, {on.name} {on.split}", "learned_sparse.search",
-            (*words, *on.words, "--hits", str(hits or self.matrix.hits)), stem, partial(run_file, on.name, on.split),
-            searchable, on.judged, unkeyed=("--threads", str(self.threads or 2), "--batch-size", "64"),
-        )  # fmt: skip
+        words = ["learned_sparse.search", *words, *on.words, "--hits", str(hits or self.matrix.hits)]
+        return self.make("search", stem, f"runs/{on.name}/{on.split}/*.txt", words, searchable, *on.judged)
 
     def costs(self, stem: str, on: Target, words: Iterable[str | Path], *needs: Step) -> Step:
         """Measure the costs of a row; ``words`` name its vectors, queries and index."""
-        return self.make(
-            "costs", f"costs of {stem}, {on.name} {on.split}", "eval.costs",
-            (*words, *on.words, "--hits", str(self.matrix.hits)), stem,
-            home_folder("costs", on.name, on.split, suffix=".json"), *needs,
-        )  # fmt: skip
+        words = ["eval.costs", *words, *on.words, "--hits", str(self.matrix.hits)]
+        return self.make("costs", stem, f"costs/{on.name}/{on.split}/*.json", words, *needs)
 
     def expansions(self, row: Row, on: Target) -> tuple[Path | Step, ...]:
         """What ``--expanded`` reads for a row, if anything: predicted queries, or the step that makes new terms.
@@ -560,9 +523,7 @@ class Builder:
         if not isinstance(its, ModelRow) or its.expanded is None:
             return ()
         file = _filled(its.expanded, on)
-        if its.expansion == "queries":
-            return (file,)
-        return (self.rewritten("new-terms", "new terms of the predicted queries", "new-terms", on, file),)
+        return (file,) if its.expansion == "queries" else (self.rewritten("new-terms", "new-terms", on, file),)
 
     def weights_of(self, name: str, seed: int | None) -> Weights:
         """The checkpoint of a row: of word pieces, named by the row or its model, or trained by its recipe."""
@@ -574,16 +535,10 @@ class Builder:
             return self.weights[name, seed]
         if isinstance(row, CheckpointRow):
             folder = Path(row.checkpoint)
-            known: dict[str, Any] = {}
-            if (folder / NOTES).is_file():
-                with contextlib.suppress(LearnedSparseError):  # a damaged checkpoint, which its step reports
-                    notes = read_notes(folder)
-                    known = {"architecture": notes.architecture, "settings": notes.settings}
-            made_of = Inputs(reads=(folder,) if folder.is_dir() else ())
-            return Weights(checkpoint=row.checkpoint, made_of=made_of, stem=slug(folder.name), **known)
-        title = "the tokenizer of BM25 over word pieces"
-        step = self.make("prepare", title, PREPARE, ("word-pieces",), "word-pieces", checkpoint_folder)
-        return Weights(checkpoint=str(step.writes[0]), made_of=Inputs(needs=(step,)), stem="word-pieces")
+            made_of = (folder,) if folder.is_dir() else ()
+            return Weights(checkpoint=row.checkpoint, made_of=made_of, stem=slug(folder.name))
+        step = self.make("prepare", "word-pieces", "checkpoints/*", [PREPARE, "word-pieces"])
+        return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem="word-pieces")
 
     def trained(self, name: str, row: RecipeRow, seed: int | None) -> Weights:
         """Train the recipe of a row, on the data of the matrix if it names any, with BM25's runs for negatives."""
@@ -605,19 +560,13 @@ class Builder:
                 changes += [f"data.{number}.expanded={path}" for path in _expanded(expansions)[1:]]
                 made += [step for step in expansions if isinstance(step, Step)]
         recipe = load_recipe(row.recipe, changes=changes, data=data)
-        words = ["--recipe", row.recipe]
+        words = ["encoders.train", "--recipe", row.recipe]
         words += [word for argument in data for word in ("--data", argument)]
         words += [word for change in changes for word in ("--set", change)]
         folder = folder_name(name, seed) if matrix.plain_names else stem
-        made_of = Inputs(needs=tuple(made), reads=_training_files(recipe, made), facts={"recipe": stated(recipe)})
-        step = self.make(
-            "train", f"train {folder}", "encoders.train", words, folder, checkpoint_folder, made_of,
-            unkeyed=("--resume",), disk_bytes=_TRAINING_BYTES,
-        )  # fmt: skip
-        return Weights(
-            checkpoint=str(step.writes[0]), made_of=Inputs(needs=(step,)), stem=stem, architecture=recipe.architecture,
-            settings=recipe.settings, max_length=recipe.max_length.document,
-        )  # fmt: skip
+        made_of = (*made, *_training_files(recipe, made), {"recipe": stated(recipe)})
+        step = self.make("train", folder, "checkpoints/*", words, *made_of, disk_bytes=_TRAINING_BYTES)
+        return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem=stem, recipe=recipe)
 
     def _model(self, name: str) -> ModelRow:
         """The settings of a row's model; BM25 over word pieces has none but its options."""
@@ -666,7 +615,7 @@ def folder_name(name: str, seed: int | None) -> str:
 
 def _training_files(recipe: Recipe, made: Iterable[Step]) -> tuple[Path, ...]:
     """Local files that a training reads and that no step writes: collections, triples, runs and the backbone."""
-    files: list[Path] = [Path(recipe.backbone)] if Path(recipe.backbone).is_dir() else []
+    files: list[Made] = [Path(recipe.backbone)] if Path(recipe.backbone).is_dir() else []
     read: list[Target] = []
     for part in recipe.data:
         given = (part.examples, part.topics, part.qrels, part.run, part.expanded, part.scores)
@@ -675,14 +624,9 @@ def _training_files(recipe: Recipe, made: Iterable[Step]) -> tuple[Path, ...]:
     if recipe.validation:
         split = "" if recipe.validation.holdout else recipe.validation.split or "dev"
         read.append(target(recipe.validation.collection, split))
-    files += [path for on in read for path in on.all.reads]
+    files += [made_of for on in read for made_of in (*on.documents, *on.judged)]
     written = {path for step in made for path in step.writes}
-    return tuple(path for path in dict.fromkeys(files) if path not in written)
-
-
-def home_folder(*parts: str, suffix: str = "") -> Callable[[str], Path]:
-    """Function from a name to the path of that name in a folder below the home folder."""
-    return lambda name: home().joinpath(*parts, f"{name}{suffix}")
+    return tuple(path for path in files if isinstance(path, Path) and path not in written)
 
 
 def _digest(step: Step) -> str:
@@ -693,16 +637,17 @@ def _digest(step: Step) -> str:
         return json_digest([step.neutral(str(error)), step.neutral(step.command)])[:DIGEST]
 
 
-def expected_terms(weights: Weights, changes: Mapping[str, Any]) -> int:
+def expected_terms(recipe: Recipe | None, changes: Mapping[str, Any]) -> int:
     """Projected number of terms of an encoded document; ``changes`` are settings that encoding changes.
 
-    UHD-BERT's k is of each token and bucket, so that six buckets of its paper give about 15,000.
+    ``recipe``: that of the model; None for a checkpoint, which counts as one of the usual size. UHD-BERT's k is
+    of each token and bucket, so that six buckets of its paper give about 15,000.
     """
-    if weights.architecture != "uhd":
-        return _TERMS.get(weights.architecture, _MEAN_TERMS)
-    settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **weights.settings, **changes}
+    if recipe is None or recipe.architecture != "uhd":
+        return _TERMS.get(recipe.architecture if recipe else "", _MEAN_TERMS)
+    settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **recipe.settings, **changes}
     buckets = len(settings["layers"])
-    terms: float = buckets * settings["k"] * min(weights.max_length, MEAN_TOKENS) * _DISTINCT
+    terms: float = buckets * settings["k"] * min(recipe.max_length.document, MEAN_TOKENS) * _DISTINCT
     kept: float = settings.get("document_k") or terms
     return math.ceil(min(terms, kept * (buckets if settings.get("document_k_scope") == "bucket" else 1)))
 

@@ -15,8 +15,8 @@ import numpy as np
 import orjson
 import yaml
 
-from eval.measures import Qrels, evaluate, write_qrels
-from eval.runs import by_class, load_judged, load_pieces, tokenizer_folder
+from eval.measures import Qrels, evaluate
+from eval.runs import tokenizer_folder
 from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
@@ -24,13 +24,9 @@ from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, new_folder
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.jsonvector.queries import renamed_ids
 
 _log = logging.getLogger(__name__)
 _Add = Callable[..., argparse.Action]
-DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
-OVERLAPS = {"Match <= 1": "match-1.txt", "Match > 1": "match-more.txt", "Match all": "match-all.txt"}
-"""Files of the classes of ``eval.runs``."""
 MAX_TOKENS = 2**20
 """Length in tokens that no text reaches, so that the word-piece checkpoint truncates none."""
 
@@ -42,32 +38,6 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _export(options: argparse.Namespace) -> str:
-    where = (options.collection, options.split, options.output)
-    for warning in export(*where, documents=options.documents, on_bad_line=options.on_bad_line):
-        print(f"warning: {warning}")
-    return f"{options.collection}, {options.split}"
-
-
-def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line: OnBadLine = "error") -> list[str]:
-    """Write ``topics.tsv``, ``qrels.txt`` and with ``documents`` the texts for Anserini's JsonCollection.
-
-    A query without text, which stock Pyserini cannot read, is left out of ``topics.tsv``; it has no hits. Returns
-    warnings about such queries, and about query ids that stock Pyserini renames.
-    """
-    collection = load_collection(name)
-    all_queries = collection.queries(split)
-    queries = [query for query in all_queries if query.text]
-    write_lines(folder / TOPICS, (f"{query.id}\t{' '.join(query.text.split())}" for query in queries))
-    if documents:
-        lines = ({"id": document.id, "contents": document.text} for document in collection.documents_shown(on_bad_line))
-        write_lines(folder / DOCUMENTS / "documents.jsonl", (orjson.dumps(line).decode() for line in lines))
-    write_qrels(folder / QRELS, collection.qrels(split))
-    empty = len(all_queries) - len(queries)
-    warnings = [f"{empty} queries have no text and are not in {TOPICS}; trec_eval -c counts them as 0"] if empty else []
-    return warnings + renamed_ids([query.id for query in queries])
-
-
 def _rewrite(options: argparse.Namespace) -> str:
     """Write a JSON line for each document with the docT5query queries that it, or ``--expanded``, has.
 
@@ -76,7 +46,7 @@ def _rewrite(options: argparse.Namespace) -> str:
     """
     collection, expanded = load_collection(options.collection), 0
     reader = collection.documents(options.on_bad_line, options.expanded)
-    documents = iter(with_progress(reader, collection.description.documents))
+    documents = iter(with_progress(reader))
     first = next(documents)  # wrong input leaves no folder
     one_text = options.action == "expand"
     with atomic_write(options.output / ("documents.jsonl" if one_text else "expansions.jsonl")) as output:
@@ -92,53 +62,35 @@ def _rewrite(options: argparse.Namespace) -> str:
 
 
 def _sample(options: argparse.Namespace) -> str:
-    if (options.run is None) != (options.depth is None):
-        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
-    if not (options.run or options.queries or options.documents):
-        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
-    sampled(
-        options.collection, options.split, options.output, queries=options.queries, documents=options.documents,
-        seed=options.seed, run=options.run, depth=options.depth or 0, on_bad_line=options.on_bad_line,
-    )  # fmt: skip
-    return f"a part of {options.collection}, {options.split}"
-
-
-def sampled(
-    collection: str,
-    split: str,
-    folder: Path,
-    *,
-    queries: int | None = None,
-    documents: int | None = None,
-    seed: int = 1,
-    run: Path | None = None,
-    depth: int = 0,
-    on_bad_line: OnBadLine = "error",
-) -> None:
     """Write a BEIR folder with a seeded random sample of a collection, the same on every machine.
 
-    It has ``queries`` queries with a relevant document (None: all judged ones), their relevant documents, with a
-    ``run`` its top ``depth`` documents of each, and others drawn at random up to ``documents`` (None: all others, or
-    with a run no others). So SpaDE validates on BM25's top 100 (section 4), and SparTerm's development set (section
+    It has ``--queries`` queries with a relevant document (None: all judged ones), their relevant documents, with a
+    ``--run`` its top ``--depth`` documents of each, and others drawn at random up to ``--documents`` (None: all others,
+    or with a run no others). So SpaDE validates on BM25's top 100 (section 4), and SparTerm's development set (section
     4.1) is 1,000 queries with BM25's top 1,000 passages of each, filled up to about a million passages. Such documents
     are harder for BM25 than those left out. The folder's ``collection.yaml`` keeps the measures of the split and
     whether a query's own document is ranked.
     """
-    source = load_collection(collection)
+    split, seed, documents, on_bad_line = options.split, options.seed, options.documents, options.on_bad_line
+    if (options.run is None) != (options.depth is None):
+        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
+    if not (options.run or options.queries or documents):
+        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
+    source = load_collection(options.collection)
     qrels, whole = source.qrels(split), source.split(split)
     chosen = list(qrels)
-    if queries is not None:
+    if options.queries:
         relevant = [query for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())]
-        chosen = sorted(relevant, key=lambda query: (_draw(query, seed), query))[:queries]
-        if len(chosen) < queries:
+        chosen = sorted(relevant, key=lambda query: (_draw(query, seed), query))[: options.queries]
+        if len(chosen) < options.queries:
             raise LearnedSparseError(
                 f"{source.name}, {split}: {len(chosen):,} queries have relevant documents; sample fewer"
             )
-    hits = read_run(run) if run else {}
+    hits = read_run(options.run) if options.run else {}
     ids = {id for query in chosen for id, grade in qrels[query].items() if grade > 0}
-    ids |= {id for query in chosen for id, _ in hits.get(query, ())[:depth]}
-    last = -1 if run else 2**64
-    if documents is not None:
+    ids |= {id for query in chosen for id, _ in hits.get(query, ())[: options.depth]}
+    last = -1 if options.run else 2**64
+    if documents:
         last = _last_draw(source, ids, documents - len(ids), seed, on_bad_line)
     kept, written = set(chosen), set[str]()
 
@@ -149,7 +101,7 @@ def sampled(
                 expanded = {"expanded": document.expanded} if document.expanded else {}
                 yield json.dumps({"_id": document.id, "title": "", "text": document.text} | expanded)
 
-    with new_folder(folder) as temporary:
+    with new_folder(options.output) as temporary:
         write_lines(temporary / "corpus.jsonl", lines())
         if missing := len(ids - written):
             _log.warning("%s: %d documents of the judgements and the run are not in it", source.name, missing)
@@ -160,15 +112,15 @@ def sampled(
         }
         described = {
             "measures": list(whole.measures), "remove_query": whole.remove_query,
-            "contains_queries_of": list(split_names(collection, split)),
+            "contains_queries_of": list(split_names(options.collection, split)),
         }  # fmt: skip
-        write_description(temporary, folder.name, topics, {split: (judged, described)})
+        write_description(temporary, options.output.name, topics, {split: (judged, described)})
+    return f"a part of {options.collection}, {split}"
 
 
 def write_description(
-    folder: Path, name: str, topics: Iterable[tuple[str, str]], splits: Mapping[str, tuple[Qrels, Mapping[str, Any]]],
-    **facts: Any,
-) -> None:  # fmt: skip
+    folder: Path, name: str, topics: Iterable[tuple[str, str]], splits: Mapping[str, tuple[Qrels, Mapping[str, Any]]]
+) -> None:
     """Write all of a BEIR folder but ``corpus.jsonl``; ``splits``: judgements and what the description says of each."""
     write_lines(folder / "queries.jsonl", (json.dumps({"_id": id, "text": text}) for id, text in topics))
     described = {}
@@ -177,7 +129,7 @@ def write_description(
         write_lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
         files = {"topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]}}
         described[split] = {**files, **of_split}
-    content = {"name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": described, **facts}
+    content = {"name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": described}
     write_lines(folder / DESCRIPTION, [yaml.safe_dump(content, sort_keys=False)])
 
 
@@ -197,16 +149,6 @@ def _last_draw(source: Collection, ids: Set[str], count: int, seed: int, on_bad_
 def _draw(id: str, seed: int) -> int:
     """A number of 64 bits that is as good as random, and always the same for an id and a seed."""
     return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8, key=str(seed).encode()).digest(), "big")
-
-
-def _overlap(options: argparse.Namespace) -> str:
-    """Write the judgements of each class of SpaDE's Table 4 to a file of its own."""
-    options.data, options.measures = None, None
-    judged = load_judged(options)
-    classes = by_class(judged, load_pieces(options.tokenizer))
-    for name, members in classes.items():
-        write_qrels(options.output / OVERLAPS[name], {query: judged.qrels[query] for query in members})
-    return ", ".join(f"{len(members):,} {name}" for name, members in classes.items())
 
 
 def _best(options: argparse.Namespace) -> str:
@@ -270,10 +212,6 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--split", required=True, help="split with the queries and judgements")
         return sub.add_argument
 
-    tokenizer = "a folder or a name on the Hub with a tokenizer.json; default: MiniLM's, which is bert-base-uncased's"
-    add = action("export", _export, "topics.tsv and qrels.txt for stock Pyserini and trec_eval", judged=True)
-    add("--documents", action="store_true", help="also write documents/documents.jsonl")
-    add_bad_line_option(add)
     for add in (
         action("expand", _rewrite, "documents with docT5query's queries in one text, for BM25"),
         action("new-terms", _rewrite, "the new terms of docT5query's queries, for learned models"),
@@ -289,12 +227,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--run", type=Path, metavar="FILE", help="BM25's run, whose top documents are kept")
     add("--depth", type=positive, metavar="N", help="documents of each query of --run")
     add_bad_line_option(add)
-    add = action("overlap", _overlap, "judgements of the classes of SpaDE's Table 4, a file each", judged=True)
-    add("--tokenizer", default="minilm", metavar="DIR|HUB_ID", help=tokenizer)
     add = action("best", _best, "for each query the best of several runs, an upper bound", judged=True)
     add("--run", required=True, nargs="+", type=Path, metavar="FILE", help="the runs")
     add("--measure", required=True, metavar="M", help="for instance MRR@10")
     add = action("word-pieces", _word_pieces, "a checkpoint that counts word pieces, for BM25")
+    tokenizer = "a folder or a name on the Hub with a tokenizer.json; default: MiniLM's, which is bert-base-uncased's"
     add("--tokenizer", default="minilm", metavar="DIR|HUB_ID", help=tokenizer)
     return parser
 

@@ -1,8 +1,8 @@
 """Rehearsal of a leaderboard: every step for real, on made-up collections with random models, two steps a stage.
 
-``rehearsed`` turns a matrix into its rehearsal: each collection becomes a few hundred made-up documents that keep its
-splits, measures and published size, each recipe keeps its stages and settings and loses its length, each backbone has
-random weights. A row that cannot run fails here in minutes.
+``rehearsal`` turns a matrix into its rehearsal: each collection becomes a few hundred made-up documents that keep its
+splits and measures, each recipe keeps its stages and settings and loses its length, each backbone has random weights. A
+row that cannot run fails here in minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import data_source, load_recipe, to_mapping
-from eval.reproduce.leaderboard.pages import write_report
-from eval.reproduce.leaderboard.results import write_leaderboard
 from eval.reproduce.matrix import (
     BM25Row,
     CheckpointRow,
@@ -36,14 +35,13 @@ from eval.reproduce.matrix import (
     Training,
     slug,
 )
-from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.prepare import write_description, write_lines
-from eval.reproduce.runner import Runner, in_this_process, only_one
-from eval.reproduce.steps import Step, record_of
+from eval.reproduce.runner import Execute, in_this_process
+from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home, locked
+from learned_sparse.core.files import home
 
 DOCUMENTS = 240
 TRAINING_QUERIES, QUERIES = 80, 12
@@ -72,7 +70,7 @@ class MadeUp:
     """Splits of every collection, besides those that it has itself."""
 
     def collection(self, name: str) -> str:
-        """Folder of a made-up collection with the splits, measures and size of collection ``name``."""
+        """Folder of a made-up collection with the splits and measures of collection ``name``."""
         try:
             loaded = load_collection(name)
             known, described = loaded.name, loaded.description
@@ -97,12 +95,11 @@ class MadeUp:
             own = described.splits.get(split) if described else None
             facts = {
                 "measures": list(own.measures) if own else ["MRR@10", "nDCG@10", "R@100"],
-                "remove_query": own.remove_query if own else False, "queries": own.queries if own else None,
-            }  # fmt: skip
+                "remove_query": own.remove_query if own else False,
+            }
             described_splits[split] = {id: grades for id, _, grades in part}, facts
         topics = [(id, text) for part in queries.values() for id, text, _ in part]
-        size = described.documents if described else None
-        write_description(folder, known, topics, described_splits, documents=size)
+        write_description(folder, known, topics, described_splits)
         return str(folder)
 
     def triples(self, *, ids: bool) -> str:
@@ -149,14 +146,38 @@ class MadeUp:
         return str(path)
 
 
-def rehearsed(matrix: Matrix, folder: Path) -> tuple[Matrix, MadeUp]:
-    """The rehearsal of ``matrix``, with its made-up files below ``folder``."""
-    made_up = MadeUp(folder, frozenset(_splits(matrix)))
-    columns = {name: _column(column, made_up) for name, column in matrix.columns.items()}
-    rows = {name: _row(row, made_up) for name, row in matrix.rows.items()}
-    training = matrix.training and _training(matrix.training, made_up)
-    verify = min(matrix.verify, DOCUMENTS // 4)
-    return dataclasses.replace(matrix, columns=columns, rows=rows, training=training, verify=verify), made_up
+@contextmanager
+def rehearsal(matrix: Matrix, name: str) -> Iterator[tuple[Matrix, Path, Path]]:
+    """The rehearsal of ``matrix``, its made-up files and the folder of its results, in a home folder of its own."""
+    before, folder = str(home()), home() / "rehearsals" / name
+    made_up = MadeUp(folder / "made-up", frozenset(_splits(matrix)))
+    small = dataclasses.replace(
+        matrix,
+        columns={key: _column(column, made_up) for key, column in matrix.columns.items()},
+        rows={key: _row(row, made_up) for key, row in matrix.rows.items()},
+        training=matrix.training and _training(matrix.training, made_up),
+        verify=min(matrix.verify, DOCUMENTS // 4),
+    )
+    os.environ["LEARNED_SPARSE_HOME"] = str(folder)
+    try:
+        yield small, made_up.folder, folder / "results"
+    finally:
+        os.environ["LEARNED_SPARSE_HOME"] = before
+
+
+def stopped_and_resumed() -> Execute:
+    """Runs steps in this process; one training of each architecture is stopped and resumed."""
+    resumed: set[str] = set()
+
+    def execute(step: Step) -> str | None:
+        family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
+        if family and family not in resumed:
+            resumed.add(family)
+            stopped = (*step.unkeyed_arguments, "--max-seconds", "0")
+            in_this_process(dataclasses.replace(step, unkeyed_arguments=stopped))
+        return in_this_process(step)
+
+    return execute
 
 
 def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
@@ -254,53 +275,6 @@ def _splits(matrix: Matrix) -> Iterator[str]:
             recipe = load_recipe(row.recipe, changes=row.changes)
             yield from (source.split for source in recipe.data)
             yield (recipe.validation.split if recipe.validation else None) or "dev"
-
-
-def rehearse(matrix: Matrix, name: str, *, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> int:
-    """Rehearse the chosen cells below ``home()/rehearsals/name``, and print the outcome; returns 1 if a step failed.
-
-    A rehearsal that is killed goes on like any leaderboard, and ends with the same table.
-    """
-    folder, before = home() / "rehearsals" / name, str(home())
-    small, made_up = rehearsed(matrix, folder / "made-up")
-    os.environ["LEARNED_SPARSE_HOME"] = str(folder)
-    try:
-        plan = make_plan(small, name, made_up.folder, rows=rows, columns=columns)
-        resumed: set[str] = set()
-        """Architectures of which a training was stopped and resumed."""
-
-        def execute(step: Step) -> str | None:
-            family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
-            if family and family not in resumed:
-                resumed.add(family)
-                stopped = (*step.unkeyed_arguments, "--max-seconds", "0")
-                in_this_process(dataclasses.replace(step, unkeyed_arguments=stopped))
-            return in_this_process(step)
-
-        with only_one(), locked(folder / "results"):
-            runner = Runner(plan.steps, execute)
-            runner.run()
-            write_leaderboard(plan, folder / "results", f"python -m eval.reproduce --matrix {name} --rehearse")
-            write_report(folder / "results")
-        print(*outcome(plan, runner.failed), sep="\n")
-    finally:
-        os.environ["LEARNED_SPARSE_HOME"] = before
-    print(f"written: {folder / 'results'}")
-    return int(bool(runner.failed))
-
-
-def outcome(plan: Plan, failed: Mapping[Step, str]) -> Iterator[str]:
-    """A line for each step: run, with its seconds, or failed, with the error; and one with the counts."""
-    for step in plan.steps:
-        record, broken = record_of(step), next((need for need in step.needs if need in failed), None)
-        if broken:
-            yield f"not run           {step.title}: needs {broken.title}"
-        elif step in failed:
-            yield f"failed            {step.title}: {failed[step]}"
-        elif record:
-            yield f"run    {record.seconds:8.2f} s  {step.title}"
-    cells = sum(not set(cell.steps) & failed.keys() for cell in plan.cells)
-    yield f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed"
 
 
 def _texts(

@@ -40,17 +40,11 @@ class Runner:
     def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[bool], None] = lambda _: None) -> None:
         """``stop`` ends what ``execute`` has started; it is called on an error, with whether that is Ctrl-C."""
         self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
-        self._done, self.failed = examine(self._steps)
-        self.todo = [step for step in self._steps if step not in self._done and step not in self.failed]
+        done, self.failed = examine(self._steps)
+        self.todo = [step for step in self._steps if step not in done and step not in self.failed]
         """Steps that are not done yet, in order."""
-        self._seconds: dict[Kind, list[float]] = {}
-        for step in self._done:
-            self._note_seconds(step)
-
-    @property
-    def done(self) -> int:
-        """Number of steps that are done."""
-        return len(self._done)
+        self.done = {step: _seconds(step) for step in done}
+        """Seconds of each step that is done."""
 
     def run(self, jobs: int = 1) -> None:
         """Run ``todo``, ``jobs`` steps at once; a step of kind "costs" measures times and so runs alone."""
@@ -77,7 +71,7 @@ class Runner:
             if broken := next((need for need in step.needs if need in self.failed), None):
                 self.todo.remove(step)
                 self.failed[step] = self.failed[broken]
-            elif self._done.issuperset(step.needs):
+            elif self.done.keys() >= set(step.needs):
                 has_costs = any(other.kind == "costs" for other in (step, *running))
                 if not (has_costs and running):
                     return step
@@ -88,30 +82,30 @@ class Runner:
             _logger.info("%s %s: FAILED\n%s", self._progress(), step.title, error)
             self.failed[step] = error
             return
-        self._done.add(step)
-        _logger.info("%s %s: %.1f s", self._progress(), step.title, self._note_seconds(step))
-
-    def _note_seconds(self, step: Step) -> float:
-        """The seconds that a finished step took; other steps of its kind are expected to take as long."""
-        seconds = record.seconds if (record := record_of(step)) else 0.0
-        self._seconds.setdefault(step.kind, []).append(seconds)
-        return seconds
+        self.done[step] = _seconds(step)
+        _logger.info("%s %s: %.1f s", self._progress(), step.title, self.done[step])
 
     def _time_left(self, jobs: int) -> str:
         """The time of the steps that have not finished, in words; empty before one has.
 
         Each is expected to take as long as the finished steps of its kind on average, or else as those of any kind.
         """
-        if not self._seconds:
+        if not self.done:
             return ""
-        of_kind = {kind: statistics.fmean(seconds) for kind, seconds in self._seconds.items()}
-        of_any = statistics.fmean(second for seconds in self._seconds.values() for second in seconds)
-        left = (step for step in self._steps if step not in self._done and step not in self.failed)
-        return f" (about {_duration(sum(of_kind.get(step.kind, of_any) for step in left) / jobs)} left)"
+        of_kind: dict[Kind, list[float]] = {}
+        for step, seconds in self.done.items():
+            of_kind.setdefault(step.kind, []).append(seconds)
+        left = (step.kind for step in self._steps if step not in self.done and step not in self.failed)
+        expected = sum(statistics.fmean(of_kind.get(kind) or self.done.values()) for kind in left)
+        return f" (about {_duration(expected / jobs)} left)"
 
     def _progress(self) -> str:
         width = len(str(len(self._steps)))
-        return f"[{len(self._done):{width}}/{len(self._steps)}]"
+        return f"[{len(self.done):{width}}/{len(self._steps)}]"
+
+
+def _seconds(step: Step) -> float:
+    return record.seconds if (record := record_of(step)) else 0.0
 
 
 class OwnProcess:
@@ -124,7 +118,7 @@ class OwnProcess:
 
     def __call__(self, step: Step) -> str | None:
         """Run the command; the error holds the last lines of the log."""
-        words = [sys.executable, "-m", step.module, *run_words(step, quiet=True)]
+        words = [sys.executable, "-m", step.module, *run_words(step)]
         with _begun_log(step) as file:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment
@@ -156,7 +150,7 @@ class OnCluster:
         share = self._commands.default
         share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
         _begun_log(step).close()
-        return _failure(step, self._commands.run(step.module, run_words(step, quiet=True), log_of(step), share))
+        return _failure(step, self._commands.run(step.module, run_words(step), log_of(step), share))
 
 
 def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
@@ -177,25 +171,15 @@ def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
     return error
 
 
-def in_this_process(step: Step, *, display: bool = False) -> str | None:
-    """Run the command's ``main`` in this process, so that its imports are shared by all steps.
-
-    Its output goes to its log, or with ``display`` to the terminal.
-    """
-    details = "" if display else f"; details in {log_of(step)}"
-    with contextlib.ExitStack() as stack:
-        if display:
-            print(f"\n$ {step.command}", flush=True)
-        else:
-            file = stack.enter_context(_begun_log(step))
-            stack.enter_context(contextlib.redirect_stdout(file))
-            stack.enter_context(contextlib.redirect_stderr(file))
+def in_this_process(step: Step) -> str | None:
+    """Run the command's ``main`` in this process, so that all steps share its imports; output goes to its log."""
+    with _begun_log(step) as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
-            status = command_of(step.module)(run_words(step, quiet=not display))
+            status = command_of(step.module)(run_words(step))
         except Exception as error:  # noqa: BLE001  (a step that fails leaves the others; SIGTERM ends all)
             traceback.print_exc()
-            return f"{step.command}\n{type(error).__name__}: {error}{details}"
-    return f"{step.command}\nexit status {status}{details}" if status else None
+            return f"{step.command}\n{type(error).__name__}: {error}; details in {log_of(step)}"
+    return _failure(step, status)
 
 
 def only_one() -> contextlib.AbstractContextManager[bool]:

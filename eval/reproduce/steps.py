@@ -39,8 +39,6 @@ class Step:
     name: str
     """Unique name, mostly the output's path below the home folder: ``vectors/scifact/splade``."""
     kind: Kind
-    title: str
-    """Shown as progress: ``encode splade, scifact``."""
     module: str
     arguments: tuple[str, ...]
     unkeyed_arguments: tuple[str, ...] = ()
@@ -56,6 +54,11 @@ class Step:
     """Estimated size of the output in bytes."""
     data: Path | None = field(default=None, repr=False)
     """The folder of ``--data``."""
+
+    @property
+    def title(self) -> str:
+        """Shown as progress: ``encode vectors/scifact/splade``."""
+        return f"{self.kind} {self.name}"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -155,10 +158,9 @@ def examine(steps: Iterable[Step]) -> tuple[set[Step], dict[Step, str]]:
 def status_of(steps: Sequence[Step]) -> tuple[Status, str | None]:
     """Whether all ``steps`` are done; for a failed step also its error."""
     done, missing = examine(steps)
-    for step in ordered(steps):
+    for step in (step for step in ordered(steps) if step not in done):
         record = record_of(step)
-        failed = record.error if record and step not in done | missing.keys() and record.key == step.key else None
-        if error := missing.get(step) or failed:
+        if error := missing.get(step) or (record.error if record and record.key == step.key else None):
             return "failed", error
     return ("done" if done.issuperset(steps) else "absent"), None
 
@@ -214,12 +216,9 @@ def processor() -> str:
     return (names[0] if names else "") or platform.processor() or platform.machine()
 
 
-def run_words(step: Step, *, quiet: bool) -> list[str]:
-    """The arguments that a runner gives to the command: those of ``step`` and some without effect on its result.
-
-    ``quiet``: no progress bar, for a log.
-    """
-    more = {"train": ["--quiet"] if quiet else [], "encode": ["--times", str(_path("times", step))]}
+def run_words(step: Step) -> list[str]:
+    """The arguments that a runner gives to the command: those of ``step`` and some without effect on its result."""
+    more = {"train": ["--quiet"], "encode": ["--times", str(_path("times", step))]}  # a log has no progress bar
     return [*step.words, *more.get(step.kind, ())]
 
 

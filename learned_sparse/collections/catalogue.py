@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from typing import Any
-from urllib.parse import unquote
 
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, checked
@@ -20,9 +19,6 @@ from learned_sparse.core.records import Document, Query, without_mark
 
 CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
-KINDS = ("docs", "queries", "qrels")
-
-_QUOTED = re.compile(r"--|-(?=[:/])|(?<=[:/])-|[^\w.:/-]|\.$")  # would be read as another "--", or not portable
 
 
 def catalogue_entry(name: str) -> Description:
@@ -55,16 +51,12 @@ def page(name: str) -> str:
 
 
 def folder_name(name: str) -> str:
-    """``name`` as the name of one folder on any system; different names give different folders.
-
-    ``:`` and ``/`` become ``--``, which no name of the catalogue contains; other characters that some system refuses
-    become ``%`` and the hexadecimal code of each byte.
+    """``name`` as the name of one folder: ``:`` and ``/`` become ``--``, which no name of the catalogue contains.
 
     >>> folder_name("ir_datasets:beir/scifact")
     'ir_datasets--beir--scifact'
     """
-    quoted = _QUOTED.sub(lambda match: "".join(f"%{byte:02x}" for byte in match[0].encode()), name)
-    return quoted.replace(":", "--").replace("/", "--")
+    return name.replace(":", "--").replace("/", "--")
 
 
 def name_of_folder(folder: str) -> str:
@@ -73,7 +65,7 @@ def name_of_folder(folder: str) -> str:
     >>> name_of_folder("ir_datasets--beir--scifact")
     'ir_datasets:beir/scifact'
     """
-    return unquote(folder.replace("--", ":", 1).replace("--", "/"))
+    return folder.replace("--", ":", 1).replace("--", "/")
 
 
 def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
@@ -112,7 +104,7 @@ def dataset(name: str) -> Any:
     except KeyError:
         close = did_you_mean(name, names())
         if "?" not in close:  # without a near miss it lists hundreds of names
-            close = "; python -m learned_sparse.collections --catalogue WORD lists those with WORD"
+            close = "; the command `ir_datasets list` lists all"
         raise LearnedSparseError(f"{CATALOGUE}{name}: no such name{close}") from None
 
 
@@ -156,7 +148,7 @@ def _whole(name: str) -> str:
 def _judged_parts(name: str) -> list[str]:
     """The names below ``name`` with the same documents and with queries and judgements of their own."""
     below = [part for part in names() if part.startswith(f"{name}/")]
-    return [part for part in below if has(part, *KINDS) and _whole(part) == name]
+    return [part for part in below if has(part, "docs", "queries", "qrels") and _whole(part) == name]
 
 
 def _split_name(part: str, parent: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -93,11 +93,12 @@ class Collection:
             lambda path: read_documents(path, on_bad_line=on_bad_line),
             lambda name: catalogue.documents(name, on_bad_line),
         )
+        reader.total = self.description.documents
         return reader.expanded_by(expanded or self.expanded)
 
     def documents_shown(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> Iterator[Document]:
         """``documents`` under a progress bar on a terminal."""
-        return with_progress(self.documents(on_bad_line, expanded), self.description.documents)
+        return with_progress(self.documents(on_bad_line, expanded))
 
     def queries(self, split: str) -> list[Query]:
         """The judged queries of a split in the order of the topics; unjudged queries affect no measure.
@@ -154,17 +155,18 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     return Collection(shipped_description(name), data or data_root(), on_bad_line)
 
 
-def with_progress(documents: DocumentReader, known: int | None = None) -> Iterator[Document]:
-    """``documents`` under a progress bar on a terminal; ``known``: their number, if it is known."""
-    total = count_documents(documents.files, known) if sys.stderr.isatty() else None
+def with_progress(documents: DocumentReader) -> Iterator[Document]:
+    """``documents`` under a progress bar on a terminal."""
+    total = count_documents(documents) if sys.stderr.isatty() else None
     yield from progress_bar(documents, documents.source, "documents", total)
 
 
-def count_documents(files: Sequence[Path], known: int | None = None) -> int | None:
-    """``known``, else the lines of uncompressed ``files``; None if counting them would be slow."""
+def count_documents(documents: DocumentReader) -> int | None:
+    """``documents.total``, else the lines of their uncompressed files; None if counting them would be slow."""
+    files, total = documents.files, documents.total
     size = sum(file.stat().st_size for file in files)
-    if known is not None or not files or size > MAX_COUNTED_BYTES or any(file.suffix == ".gz" for file in files):
-        return known
+    if total is not None or not files or size > MAX_COUNTED_BYTES or any(file.suffix == ".gz" for file in files):
+        return total
     lines = 0
     for file in files:
         with file.open("rb") as stream:

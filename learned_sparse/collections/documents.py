@@ -57,6 +57,8 @@ class DocumentReader(Iterator[Document]):
         self.source = source
         self.files = tuple(files)
         """Files, in reading order; empty if the documents do not come from files."""
+        self.total: int | None = None
+        """Number of documents, if it is known."""
         self.expansions: tuple[Path, ...] = ()
         """Files with predicted queries of the documents."""
         self.read = 0

@@ -39,10 +39,6 @@ class Segmentation:
             raise LearnedSparseError(f"--segment-length {self.length}: give at least 1")
         if not 0 <= self.overlap < self.length:
             raise LearnedSparseError(f"--segment-overlap {self.overlap}: give 0 to {self.length - 1}")
-        if self.delimiter.split() != [self.delimiter] or any(character.isdigit() for character in self.delimiter):
-            raise LearnedSparseError(
-                f"--segment-delimiter {self.delimiter!r}: give at least one character, without white space and digits"
-            )
 
     @property
     def adds_up(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
@@ -46,7 +46,18 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     return get, names
 
 
-class Register(MutableMapping[str, T]):
+def import_extra(module: str, extra: str) -> Any:
+    """A module that an extra of this package installs; the error names the extra if it cannot be imported."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise LearnedSparseError(
+            f"{module.partition('.')[0]} is not installed or does not load ({error}); "
+            f"pip install 'learned-sparse[{extra}]'"
+        ) from error
+
+
+class Register(Mapping[str, T]):
     """Objects by name: those of this project, and the entry points ``group`` of installed packages.
 
     An object is imported when its name is looked up. A name of this project cannot be taken by another package.
@@ -70,12 +81,6 @@ class Register(MutableMapping[str, T]):
                 f"{name}: {value.value} cannot be imported ({error}); repair or uninstall the package of this entry "
                 f"point of {self._group}"
             ) from error
-
-    def __setitem__(self, name: str, value: T) -> None:
-        self._objects[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._objects[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

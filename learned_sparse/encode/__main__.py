@@ -41,14 +41,12 @@ def main(argv: list[str] | None = None) -> int:
     options = parse_arguments(argv)
     if options.output is None and not options.overwrite:  # default folders are continued, or found complete
         options.resume = True
-    given = options.checkpoint
-    checkpoint = resolve_checkpoint(given) if given else default_checkpoint(options.model)
     engine, source = None, open_source(options)
     if {options.engine, options.address, options.workers, options.gpus_per_worker} != {"process", None}:
         from learned_sparse.ray import Engine
 
         engine = Engine.from_options(options)
-    _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
+    _log.info("encoding %s with %s into %s", source.name, options.checkpoint, source.output)
     started = time.monotonic()
     count = source.count() if sys.stderr.isatty() and options.segment_length is None else None
     total = count and -(-count // options.num_shards)
@@ -60,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         check_output(source.output, resume=options.resume, overwrite=options.overwrite)
         if engine is None:
             with progress_bar(None, source.name, unit, total) as progress:
-                manifest = encode_source(options, checkpoint, source, progress.update)
+                manifest = encode_source(options, source, progress.update)
         else:
             manifest = encode_with_ray(argv, source, engine)
     _report(manifest, source, time.monotonic() - started)
@@ -116,72 +114,59 @@ def _next_command(options: argparse.Namespace, source: Source) -> str:
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Options given on the command line (``sys.argv`` for None), with defaults from the environment.
+    """Options given on the command line (``sys.argv`` for None), with the checkpoint that they name.
 
     ``changes`` are the settings of ``--set``. With ``--segment-length``, the other options of segments have values.
     """
     options = _parser().parse_args(argv)
     options.changes = parse_changes(vars(options).pop("set"))
-    if not (options.model or options.checkpoint):
+    model, checkpoint = options.model, options.checkpoint
+    if not (model or checkpoint):
         raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR|HUB_ID")
-    named = options.model and options.checkpoint
-    options.model = options.model or Path(options.checkpoint).absolute().name
+    options.model = model or Path(checkpoint).absolute().name
     if options.collection is None and options.input is None:
-        options.collection = _default_collection(options.model, options.checkpoint)
-    if options.hybrid is not None:
-        from learned_sparse.encode.hybrid import ALPHA
-
-        options.checkpoint = options.checkpoint or default_checkpoint(options.model)
-        options.model += "" if named else f"+{BM25}"
-        options.alpha = options.changes.pop(ALPHA, options.alpha)
+        options.collection = _default_collection(options.model, checkpoint)
     _check(options)
     if options.segment_length is not None:
         from learned_sparse.collections.segments import Segmentation
 
-        for name, default in (("segments", "all"), ("segment_overlap", 0), ("segment_delimiter", "#")):
-            if getattr(options, name) is None:
-                setattr(options, name, default)
+        options.segments, options.segment_overlap = options.segments or "all", options.segment_overlap or 0
+        options.segment_delimiter = "#"
         Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
+    options.checkpoint = resolve_checkpoint(checkpoint) if checkpoint else default_checkpoint(options.model)
+    if options.hybrid and not (model and checkpoint):
+        options.model += f"+{BM25}"
     return options
 
 
 def _check(options: argparse.Namespace) -> None:
     """Raise if two options exclude or need each other."""
     segmented, ray, sharded = options.segment_length is not None, options.engine == "ray", options.num_shards > 1
+    joins_documents = options.hybrid and not options.queries
     of_documents = {
         "--engine ray": ray, "--num-shards": sharded, "--segment-length": segmented, "--expanded": options.expanded,
     }  # fmt: skip
-    of_queries = {"--split": options.split, "--alpha": options.alpha}
-    wrong = [name for name, given in (of_documents if options.queries else of_queries).items() if given]
-    segments = (options.segments, options.segment_overlap, options.segment_delimiter)
-    joins_documents = options.hybrid is not None and not options.queries
+    wrong = ", ".join(name for name, given in of_documents.items() if given)
     refuse(
-        (wrong, f"{', '.join(wrong)}: {'for documents, not --queries' if options.queries else 'only with --queries'}"),
+        (options.queries and wrong, f"{wrong}: for documents, not --queries"),
+        (options.split and not options.queries, "--split: only with --queries"),
+        (options.split and options.input, "--split belongs to a collection; --input names the file of queries itself"),
         (
             not 0 <= options.shard_id < options.num_shards,
             f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}",
         ),
         (options.input and not options.output, "--input needs --output DIR; only a collection has a default folder"),
-        (options.split and options.input, "--split belongs to a collection; --input names the file of queries itself"),
         (ray and sharded, "--num-shards is for processes without Ray; with --engine ray, give --workers"),
         (ray and options.times, "--times measures one process; omit it with --engine ray"),
-        (options.alpha is not None and not options.hybrid, "--alpha needs --with: it weighs a model and BM25"),
         (joins_documents and options.hybrid != BM25, f"--with {options.hybrid}: documents are encoded --with {BM25}"),
-        (
-            joins_documents and segmented,
-            f"--with {BM25}: BM25 scores whole documents; omit --segment-length",
-        ),
+        (joins_documents and segmented, f"--with {BM25}: BM25 scores whole documents; omit --segment-length"),
         (
             options.queries and options.hybrid == BM25 and options.collection is None,
             f"--with {BM25}: for queries in a file, name the encoded documents: --with DIR",
         ),
         (
-            options.segments in {"sum", "decay"} and options.segment_delimiter is not None,
-            f"--segments {options.segments}: documents keep their ids; omit --segment-delimiter",
-        ),
-        (
-            not segmented and segments != (None, None, None),
-            "--segments, --segment-overlap and --segment-delimiter need --segment-length",
+            not segmented and (options.segments, options.segment_overlap) != (None, None),
+            "--segments and --segment-overlap need --segment-length",
         ),
     )
 
@@ -215,19 +200,14 @@ def _parser() -> argparse.ArgumentParser:
         f"called MODEL+{BM25} unless both --model and --checkpoint are given; with --queries also the folder of such "
         "vectors, or of an index of them",
     )  # fmt: skip
-    what("--alpha", type=float, metavar="X", help="of --queries --with: share of the model, from 0 to 1")
     what("--revision", help="revision of a checkpoint on the Hub")
     source(
         "--collection", metavar="NAME|PATH", help=f"required without --input; models of `make demo`: {DEMO_COLLECTION}"
     )
     source("--input", type=Path, metavar="FILE|DIR", help="documents (or topics) in files: TSV, JSONL, .gz")
     what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    what(
-        "--expanded",
-        type=Path,
-        metavar="FILE|DIR",
-        help="predicted queries in the order of the documents: JSONL or TSV",
-    )
+    help_text = "predicted queries in the order of the documents: JSONL or TSV"
+    what("--expanded", type=Path, metavar="FILE|DIR", help=help_text)
     what("--queries", action="store_true", help="encode queries instead of documents")
     what("--split", help="split of the queries; default: test, or the only split")
     add_bad_line_option(what)
@@ -251,7 +231,6 @@ def _parser() -> argparse.ArgumentParser:
         "decay add those of a document up to one vector, with decay the i-th at 1/i (HDCT)",
     )  # fmt: skip
     segments("--segment-overlap", type=int, metavar="TOKENS", help="tokens that neighbours share; default: 0")
-    segments("--segment-delimiter", metavar="TEXT", help="instead of #, if ids of documents contain #")
 
     group = parser.add_argument_group("how")
     how = group.add_argument

@@ -8,13 +8,14 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, sha256, write_record
 from learned_sparse.core.quantize import Calibration, Quantizer
-from learned_sparse.core.records import Document
+from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import (
     MANIFEST,
@@ -45,71 +46,61 @@ class PartRecord:
     counts: Counts
 
 
-def fingerprint(manifest: Manifest, documents: Sequence[Document]) -> str:
-    """``PartRecord.fingerprint`` of ``documents`` encoded with the settings of ``manifest``."""
-    settings = manifest.settings(_PATHS | {"num_shards", "shard_id"})
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for document in documents:
-        lengths = f"{len(document.id)} {len(document.text)} {len(document.expanded)} "
-        digest.update(f"{lengths}{document.id}{document.text}{document.expanded}".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
 class PartFolder:
-    """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder."""
+    """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder, and the manifest of their run."""
 
-    def __init__(self, folder: Path, *, compress: bool = False, overwrite: bool = False) -> None:
-        """``overwrite``: the output of an earlier run is removed before the first part is written."""
-        self.folder, self.compress, self._overwrite = folder, compress, overwrite
-        self._stored: Manifest | None = None
-        """Manifest of the earlier run that this one continues."""
+    def __init__(
+        self, folder: Path, manifest: Manifest, quantizer: Quantizer | Calibration, *, overwrite: bool = False
+    ) -> None:
+        """Continue an earlier run, if there is one; its quantiser replaces a calibration.
 
-    def resume(self, manifest: Manifest, quantizer: Quantizer | Calibration) -> Quantizer | Calibration:
-        """The quantiser of the run: that of the earlier run which it continues, else ``quantizer``.
-
-        Raises if the folder has other files, or if the earlier run had other settings than ``manifest``.
+        ``overwrite``: the output of an earlier run is removed before the first part is written. Raises if the folder
+        has other files, or if the earlier run had other settings than ``manifest``.
         """
-        stored = (self.folder / MANIFEST).is_file()
-        for path in anserini_files(self.folder / "vectors"):
-            if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
+        self.folder, self._overwrite = folder, overwrite
+        stored = Manifest.load(folder) if (folder / MANIFEST).is_file() and not overwrite else None
+        for path in anserini_files(folder / "vectors"):
+            if not _PART.fullmatch(path.name) or path.parent != folder / "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
-            if not (self._overwrite or stored):
-                raise LearnedSparseError(f"{self.folder}: part files but no {MANIFEST}; encode with --overwrite")
-        if self._overwrite or not stored:
-            return quantizer
-        before = self._stored = Manifest.load(self.folder)
-        chosen = quantizer if isinstance(quantizer, Quantizer) else before.quantizer
-        wanted = dataclasses.replace(manifest, quantizer=chosen)
-        if changed := differences(before.settings(_PATHS), wanted.settings(_PATHS)):
+            if not (overwrite or stored):
+                raise LearnedSparseError(f"{folder}: part files but no {MANIFEST}; encode with --overwrite")
+        if isinstance(quantizer, Calibration) and stored:
+            quantizer = stored.quantizer
+        self.calibration = quantizer if isinstance(quantizer, Calibration) else None
+        """How ``begin`` finds the quantiser; None if it is known."""
+        self.manifest = manifest if isinstance(quantizer, Calibration) else replace(manifest, quantizer=quantizer)
+        self._stored = stored
+        if stored and (changed := differences(stored.settings(_PATHS), self.manifest.settings(_PATHS))):
             raise LearnedSparseError(
-                f"{self.folder / MANIFEST}: made with other settings ({as_text(changed)}); resume with the same "
+                f"{folder / MANIFEST}: made with other settings ({as_text(changed)}); resume with the same "
                 "settings, write to another --output, or encode everything again with --overwrite"
             )
-        if (changed := differences(before.versions, manifest.versions)) and not before.complete:
-            _log.warning(
-                "%s: continued with other versions, which may round differently: %s", self.folder, as_text(changed)
-            )
-        return chosen
+        if stored and not stored.complete and (changed := differences(stored.versions, manifest.versions)):
+            _log.warning("%s: continued with other versions, which may round differently: %s", folder, as_text(changed))
 
-    def begin(self, manifest: Manifest) -> None:
-        """Write ``manifest`` without an outcome, before the first part is written; with overwrite, clear the folder."""
+    def begin(self, weights: SparseBatch, ids: Sequence[str]) -> None:
+        """Before the first part: save the manifest without an outcome, and remove a run that is to be overwritten.
+
+        ``weights``: those of the first texts ``ids``, on which a quantiser is calibrated if need be.
+        """
+        if self.calibration:
+            self.manifest = replace(self.manifest, quantizer=self.calibration.find(weights, ids))
         if self._overwrite:
-            self.clear()
+            _clear(self.folder)
         self._overwrite, self._stored = False, None
-        dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=()).save(self.folder)
+        self.manifest.save(self.folder)
 
-    def finished(self, number: int, documents: Sequence[Document], manifest: Manifest) -> PartRecord | None:
+    def finished(self, number: int, documents: Sequence[Document]) -> PartRecord | None:
         """Record of part ``number`` if it has the vectors of ``documents``; None if it must be written."""
-        path = self._record(number)
-        if self._overwrite or not path.is_file():
+        path, file = self._record(number), self.file(number)
+        if self._overwrite or self.calibration or not path.is_file():
             return None
         try:
             record = parse(PartRecord, read_record(path), str(path))
         except LearnedSparseError as error:
             _log.warning("%s; writing this part again", error)
             return None
-        file = self.file(number)
-        if record.fingerprint != fingerprint(manifest, documents):
+        if record.fingerprint != self._fingerprint(documents):
             _log.info("%s: the input has changed; writing this part again", file)
             return None
         if not file.is_file() or sha256(file) != record.part.sha256:
@@ -119,42 +110,51 @@ class PartFolder:
 
     def file(self, number: int) -> Path:
         """Vectors of part ``number``."""
-        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self.compress else ''}"
+        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self.manifest.options['gzip'] else ''}"
 
-    def record(
-        self, number: int, documents: Sequence[Document], digest: str, counts: Counts, manifest: Manifest
-    ) -> PartRecord:
-        """Write the record of a part whose file is complete, with the SHA-256 ``digest`` of the file."""
-        file = self.file(number).relative_to(self.folder).as_posix()
-        part = Part(file=file, documents=counts.written, sha256=digest)
-        record = PartRecord(part=part, fingerprint=fingerprint(manifest, documents), counts=counts)
+    def record(self, number: int, documents: Sequence[Document], counts: Counts) -> PartRecord:
+        """Write the record of a part whose file is complete."""
+        file = self.file(number)
+        name = file.relative_to(self.folder).as_posix()
+        part = Part(file=name, documents=counts.written, sha256=sha256(file))
+        record = PartRecord(part=part, fingerprint=self._fingerprint(documents), counts=counts)
         write_record(self._record(number), dataclasses.asdict(record))
         return record
 
-    def finish(self, manifest: Manifest, records: Mapping[int, PartRecord], counts: Counts) -> Manifest:
+    def finish(self, records: Mapping[int, PartRecord], counts: Counts, environment: Mapping[str, Any]) -> Manifest:
         """Write the finished manifest; ``records`` are those of all parts, ``counts`` those of the whole run.
 
         A folder that was complete before, and still is, keeps its manifest. Parts of an earlier, longer input go.
         """
         if self._overwrite:  # a shard without parts
-            self.begin(manifest)
-        self.clear(keep={path for number in records for path in (self.file(number), self._record(number))})
+            _clear(self.folder)
+        _clear(self.folder, keep={path for number in records for path in (self.file(number), self._record(number))})
         parts = tuple(records[number].part for number in sorted(records))
         if (stored := self._stored) and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
-        return manifest.finish(self.folder, parts, counts)
+        return replace(self.manifest, environment=dict(environment)).finish(self.folder, parts, counts)
 
-    def clear(self, keep: Set[Path] | None = None) -> None:
-        """Remove parts, temporary files and locks of killed writers, but for ``keep``; without it also the manifest."""
-        if keep is None:  # first: a killed run leaves no manifest without parts
-            (self.folder / MANIFEST).unlink(missing_ok=True)
-        for below in ("progress", "vectors"):
-            for path in (self.folder / below).glob("*"):
-                if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in (keep or ()):
-                    path.unlink()
+    def _fingerprint(self, documents: Sequence[Document]) -> str:
+        """``PartRecord.fingerprint`` of ``documents`` encoded with the settings of the run."""
+        settings = self.manifest.settings(_PATHS | {"num_shards", "shard_id"})
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        for document in documents:
+            lengths = f"{len(document.id)} {len(document.text)} {len(document.expanded)} "
+            digest.update(f"{lengths}{document.id}{document.text}{document.expanded}".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
 
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"
+
+
+def _clear(folder: Path, keep: Set[Path] | None = None) -> None:
+    """Remove parts, temporary files and locks of killed writers, but for ``keep``; without it also the manifest."""
+    if keep is None:  # first: a killed run leaves no manifest without parts
+        (folder / MANIFEST).unlink(missing_ok=True)
+    for below in ("progress", "vectors"):
+        for path in (folder / below).glob("*"):
+            if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in (keep or ()):
+                path.unlink()
 
 
 def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:
@@ -163,12 +163,12 @@ def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:
     check_together(shards, manifests)
     first = manifests[0]
     counts = Counts.total(manifest.counts for manifest in manifests)
-    counts = dataclasses.replace(
+    counts = replace(
         counts, other_shards=0,
         **{name: getattr(first.counts, name) for name in ("read", "skipped", "segmented", "largest_segments")},
     )  # fmt: skip
-    whole = dataclasses.replace(first, options={**first.options, "num_shards": 1, "shard_id": 0})
-    PartFolder(folder).clear()
+    whole = replace(first, options={**first.options, "num_shards": 1, "shard_id": 0})
+    _clear(folder)
     for below in ("vectors", "progress"):
         (folder / below).mkdir(exist_ok=True)
         for shard in shards:

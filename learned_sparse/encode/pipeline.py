@@ -16,19 +16,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from learned_sparse.collections.documents import DocumentReader
 from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, query_quantizer, without_empty_texts
 from learned_sparse.core.files import locked
-from learned_sparse.core.quantize import Calibration, Quantizer
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, PartRecord, check_output
 from learned_sparse.jsonvector.manifest import Counts, Manifest, versions
-from learned_sparse.jsonvector.writer import PartFile, open_part
+from learned_sparse.jsonvector.writer import open_part, write_documents
 
 if TYPE_CHECKING:
     from learned_sparse.collections.segments import Segmentation
@@ -83,11 +83,11 @@ def write_vectors(
         model=name, checkpoint=encoder.checkpoint or name, options={"part_size": part_size, "gzip": compress},
     )  # fmt: skip
     reader = documents if isinstance(documents, DocumentReader) else DocumentReader.of(documents)
-    parts = PartFolder(Path(folder), compress=compress, overwrite=overwrite)
+    folder = Path(folder)
     with locked(folder):
-        check_output(parts.folder, resume=resume, overwrite=overwrite)
-        chosen = parts.resume(manifest, quantizer or choose_quantizer("document", encoder))
-        return Pipeline(parts, reader, encoder, part_size=part_size).run(manifest, chosen, progress or (lambda _: None))
+        check_output(folder, resume=resume, overwrite=overwrite)
+        parts = PartFolder(folder, manifest, quantizer or choose_quantizer("document", encoder), overwrite=overwrite)
+        return Pipeline(parts, reader, encoder).run(progress or (lambda _: None))
 
 
 def manifest_of(encoder: Encoder, query_encoder: Encoder | None, **fields: Any) -> Manifest:
@@ -115,45 +115,49 @@ class Slice:
     part: int
     whole_part: Sequence[Document]
     start: int
-    documents: Sequence[Document]
+    """Number of the first document, in the part."""
     texts: Sequence[str]
     """What the encoder reads of the documents."""
     prepared: Sequence[Any]
     """Results of ``Encoder.prepare``, one for each call of the encoder."""
     factors: Any
     """``scipy.sparse.csr_array`` (documents, segments) that adds up vectors of segments; None for whole documents."""
-    written: bool
-    """False for the first slice of another shard, which only calibrates the quantiser."""
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The documents of the slice."""
+        return self.whole_part[self.start : self.start + len(self.texts)]
 
 
 class Pipeline:
-    """Encodes a collection, or one shard of it, once.
+    """Encodes a collection, or one shard of it, once, as the options of the manifest say.
 
     Part ``p`` holds the documents from number ``p * part_size`` on, in input order, and belongs to shard
     ``p % num_shards``: the parts of all shards together have the same bytes as those of a run without shards.
     """
 
-    def __init__(
-        self,
-        parts: PartFolder,
-        reader: DocumentReader,
-        encoder: Encoder,
-        *,
-        part_size: int = PART_SIZE,
-        num_shards: int = 1,
-        shard_id: int = 0,
-        adding_up: Segmentation | None = None,
-    ) -> None:
-        """``adding_up``: the vector of a document is the sum of those of its segments."""
-        self._parts, self._reader, self._encoder, self._adding_up = parts, reader, encoder, adding_up
-        self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
+    def __init__(self, parts: PartFolder, reader: DocumentReader, encoder: Encoder) -> None:
+        options = parts.manifest.options
+        self._part_size = options["part_size"]
+        self._num_shards, self._shard_id = options.get("num_shards", 1), options.get("shard_id", 0)
+        self._adding_up: Segmentation | None = None
+        """How the vector of a document is the sum of those of its segments."""
+        if options.get("segment_length"):
+            from learned_sparse.collections.segments import Segmentation, SegmentReader
+
+            segmentation = Segmentation.recorded(options)
+            if segmentation and not segmentation.adds_up:
+                reader = SegmentReader(reader, segmentation, encoder)
+            else:
+                self._adding_up = segmentation
+        self._parts, self._reader, self._encoder = parts, reader, encoder
         self._text = attrgetter("with_expanded" if encoder.uses_expanded else "text")
         self._terms, self._size = LuceneTerms(encoder.terms), slice_size(encoder)
         self._records: dict[int, PartRecord] = {}
         """Records of the finished parts, by number."""
         self._open_file = contextlib.ExitStack()
         """Holds the part file that is being written, so that an error removes the file."""
-        self._file: PartFile
+        self._file: BinaryIO
         self._counts: list[Counts] = []
         """Counts of the part that is being written."""
         self._other_shards = 0
@@ -161,48 +165,47 @@ class Pipeline:
         """Documents that ``run`` has encoded, and the time from reading the first of them to the end of writing."""
         self._began: float | None = None
 
-    def run(
-        self, manifest: Manifest, quantizer: Quantizer | Calibration, progress: Progress = lambda _: None
-    ) -> Manifest:
+    def run(self, progress: Progress = lambda _: None) -> Manifest:
         """Encode and write all parts that are not finished; returns the finished manifest.
 
         A quantiser that is to be calibrated is calibrated on the first slice of the whole input, by every shard.
         """
-        if fixed := isinstance(quantizer, Quantizer):
-            manifest = dataclasses.replace(manifest, quantizer=quantizer)
-        begun, slices = False, self._slices(manifest, progress, calibrate=not fixed)
+        begun, slices = False, self._slices(progress)
         with ThreadPoolExecutor(1, "reader") as reader, self._open_file, ThreadPoolExecutor(1, "writer") as writer:
             writing, coming = writer.submit(lambda: None), reader.submit(next, slices, None)
             while item := coming.result():
                 coming = reader.submit(next, slices, None)  # the next slice is read while this one is encoded
                 weights, counts = self._encode(item)
                 if not begun:
-                    if isinstance(quantizer, Calibration):
-                        found = quantizer.find(weights, [document.id for document in item.documents])
-                        manifest = dataclasses.replace(manifest, quantizer=found)
-                    self._parts.begin(manifest)
+                    self._parts.begin(weights, [document.id for document in item.documents])
                     begun = True
                 writing.result()  # raises its error; at most one slice waits for the disk
-                if item.written:
-                    writing = writer.submit(self._write, item, weights, counts, manifest)
-                    progress(len(item.documents))
+                if self._is_own(item.part):
+                    writing = writer.submit(self._write, item, weights, counts)
+                    progress(len(item.texts))
             writing.result()
         if self._began is not None:
             self.seconds = time.perf_counter() - self._began
-        return self._finish(manifest)
+        return self._finish()
 
-    def _slices(self, manifest: Manifest, progress: Progress, *, calibrate: bool) -> Iterator[Slice]:
-        """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead."""
-        documents = iter(self._reader)
+    def _is_own(self, part: int) -> bool:
+        return bool(part % self._num_shards == self._shard_id)
+
+    def _slices(self, progress: Progress) -> Iterator[Slice]:
+        """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead.
+
+        If the quantiser is calibrated on documents of another shard, their slice comes first.
+        """
+        documents, calibrating = iter(self._reader), self._parts.calibration is not None
         for number in itertools.count():
             part = list(itertools.islice(documents, self._part_size))
             if not part:
                 return
-            if number % self._num_shards != self._shard_id:
+            if not self._is_own(number):
                 self._other_shards += len(part)
-                if calibrate and number == 0:
-                    yield self._slice(number, part, 0, written=False)
-            elif not calibrate and (record := self._parts.finished(number, part, manifest)):
+                if calibrating and number == 0:
+                    yield self._slice(number, part, 0)
+            elif record := self._parts.finished(number, part):
                 self._records[number] = record
                 progress(len(part))
             else:
@@ -210,24 +213,21 @@ class Pipeline:
                 for start in range(0, len(part), self._size):
                     yield self._slice(number, part, start)
 
-    def _slice(self, number: int, part: Sequence[Document], start: int, *, written: bool = True) -> Slice:
+    def _slice(self, number: int, part: Sequence[Document], start: int) -> Slice:
         documents, factors = part[start : start + self._size], None
         read = texts = list(map(self._text, documents))
         if self._adding_up is not None:
             segments, factors = _segments(documents, self._adding_up, self._encoder)
             read = list(map(self._text, segments))
         prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
-        return Slice(
-            part=number, whole_part=part, start=start, documents=documents, texts=texts, prepared=prepared,
-            factors=factors, written=written,
-        )  # fmt: skip
+        return Slice(part=number, whole_part=part, start=start, texts=texts, prepared=prepared, factors=factors)
 
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
         """Weights of the documents of a slice, and what the encoder counted."""
-        encoder, documents = self._encoder, item.documents
+        encoder, texts = self._encoder, item.texts
         truncated, dropped = encoder.truncated, encoder.dropped
-        weights = SparseBatch.concatenate([encoder.encode_prepared(texts) for texts in item.prepared])
-        expected = len(documents) if item.factors is None else item.factors.shape[1]
+        weights = SparseBatch.concatenate([encoder.encode_prepared(prepared) for prepared in item.prepared])
+        expected = len(texts) if item.factors is None else item.factors.shape[1]
         if len(weights) != expected:
             raise RuntimeError(f"the encoder returned {len(weights)} vectors for {expected} texts")
         if weights.terms is not encoder.terms and list(weights.terms) != list(encoder.terms):
@@ -238,35 +238,33 @@ class Pipeline:
             indices = total.indices.astype(np.int32)
             weights = SparseBatch(total.indptr.astype(np.int64), indices, total.data.astype(np.float32), weights.terms)
         counts = Counts(
-            read=len(documents),
-            empty_texts=sum(not text.strip() for text in item.texts),
-            expanded=sum(bool(document.expanded) for document in documents) if encoder.uses_expanded else 0,
+            read=len(texts),
+            empty_texts=sum(not text.strip() for text in texts),
+            expanded=sum(bool(document.expanded) for document in item.documents) if encoder.uses_expanded else 0,
             truncated=encoder.truncated - truncated,
             unwritable=encoder.dropped - dropped,
         )
-        return without_empty_texts(weights, item.texts), counts
+        return without_empty_texts(weights, texts), counts
 
-    def _write(self, item: Slice, weights: SparseBatch, counts: Counts, manifest: Manifest) -> None:
+    def _write(self, item: Slice, weights: SparseBatch, counts: Counts) -> None:
         """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""
+        parts, documents = self._parts, item.documents
         if item.start == 0:
-            file = open_part(self._parts.file(item.part), compress=self._parts.compress)
+            file = open_part(parts.file(item.part))
             self._file, self._counts = self._open_file.enter_context(file), []
-        for start in range(0, len(item.documents), WRITE_ROWS):
-            some = item.documents[start : start + WRITE_ROWS]
+        for start in range(0, len(documents), WRITE_ROWS):
+            some = documents[start : start + WRITE_ROWS]
             ids = [document.id for document in some]
-            impacts, statistics = manifest.quantizer.quantize(weights.rows(start, start + len(some)), ids)
-            self._file.add(ids, [document.text for document in some], impacts, self._terms)
+            impacts, statistics = parts.manifest.quantizer.quantize(weights.rows(start, start + len(some)), ids)
+            write_documents(self._file, ids, [document.text for document in some], impacts, self._terms)
             self._counts.append(Counts.of(impacts, statistics))
         self._counts.append(counts)
-        self.encoded += len(item.documents)
-        if item.start + len(item.documents) == len(item.whole_part):
+        self.encoded += len(documents)
+        if item.start + len(documents) == len(item.whole_part):
             self._open_file.pop_all().close()  # gives the file its name
-            total = Counts.total(self._counts)
-            self._records[item.part] = self._parts.record(
-                item.part, item.whole_part, self._file.close(), total, manifest
-            )
+            self._records[item.part] = parts.record(item.part, item.whole_part, Counts.total(self._counts))
 
-    def _finish(self, manifest: Manifest) -> Manifest:
+    def _finish(self) -> Manifest:
         reader, records = self._reader, self._records
         counts = dataclasses.replace(
             Counts.total(record.counts for record in records.values()),
@@ -283,8 +281,7 @@ class Pipeline:
                 "this model reads expanded text too, but no document has any "
                 '("expanded" or "predicted_queries" in JSON lines)'
             )
-        manifest = dataclasses.replace(manifest, environment=dict(self._encoder.environment))
-        return self._parts.finish(manifest, records, counts)
+        return self._parts.finish(records, counts, self._encoder.environment)
 
 
 def slice_size(encoder: Encoder) -> int:

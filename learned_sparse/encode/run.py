@@ -21,7 +21,6 @@ from learned_sparse.core.encoder import Encoder, choose_quantizer, encode_texts,
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError, counted
 from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json, write_record
-from learned_sparse.core.quantize import Calibration, Quantizer
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, merge_shards
@@ -59,8 +58,6 @@ class Source:
     queries: Sequence[Query] = ()
     files: tuple[Path, ...] = ()
     """Input files; empty for a collection without files."""
-    documents: int | None = None
-    """Number of documents, if the collection's description has it."""
     opened: Mapping[str, str] | None = None
     """``--collection`` and ``--data`` as the user named them."""
 
@@ -80,7 +77,7 @@ class Source:
         """Number of queries, or of documents as ``count_documents`` finds it."""
         from learned_sparse.collections.collection import count_documents
 
-        return len(self.queries) or count_documents(self.files, self.documents)
+        return len(self.queries) if self.reader is None else count_documents(self.reader)
 
 
 def open_source(options: Namespace) -> Source:
@@ -106,35 +103,17 @@ def open_source(options: Namespace) -> Source:
         folder = folder.with_name(f"{folder.name}-shard-{options.shard_id}-of-{options.num_shards}")
     reader = collection.documents(options.on_bad_line, options.expanded)
     opened = {"collection": str(options.collection)} | ({"data": str(options.data)} if options.data else {})
-    return Source(
-        name, options.output or folder, name, reader=reader, files=reader.files,
-        documents=collection.description.documents, opened=opened,
-    )  # fmt: skip
+    return Source(name, options.output or folder, name, reader=reader, files=reader.files, opened=opened)
 
 
-def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress) -> Manifest:
-    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
+def encode_source(options: Namespace, source: Source, progress: Progress) -> Manifest:
+    """Encode ``source`` with one side of the checkpoint; returns the finished manifest."""
     side: SideName = "query" if options.queries else "document"
-    shared = {
-        "model": options.model,
-        "revision": options.revision,
-        "device": options.device,
-        "dtype": options.dtype,
-        "settings": options.changes or None,
-    }
-    # Loaded first and freed before documents are encoded: only its description is needed.
-    query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
-    encoder = load_encoder(
-        checkpoint, side, max_length=options.max_length, batch_size=options.batch_size, top_k=options.top_k,
-        **shared,
-    )  # fmt: skip
-    statistics: Bm25Statistics | None = None
-    if options.hybrid is not None:
-        encoder, query_encoder, statistics = _join(options, source, encoder, query_encoder)
+    encoder, query_encoder, statistics = _load(options, source)
     if options.expanded is not None and not encoder.uses_expanded:
         raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; omit it")
     # A resumed run must have the same options, except for the paths.
-    recorded = {name: getattr(options, name) for name in _RECORDED}
+    recorded = {name: vars(options).get(name) for name in _RECORDED}
     recorded |= {name: str(vars(options)[name]) for name in ("expanded", "revision") if vars(options)[name]}
     manifest = manifest_of(
         encoder,
@@ -143,7 +122,7 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         collection=source.collection,
         split=source.split,
         model=options.model,
-        checkpoint=checkpoint,
+        checkpoint=options.checkpoint,
         input=source.described(),
         options=recorded,
     )
@@ -152,22 +131,11 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     quantizer = choose_quantizer(
         side, encoder, factor=options.quantization_factor, bits=bits, percentile=options.calibration
     )
-    parts = PartFolder(source.output, compress=options.gzip, overwrite=options.overwrite)
-    quantizer = parts.resume(manifest, quantizer)
+    parts = PartFolder(source.output, manifest, quantizer, overwrite=options.overwrite)
     if source.reader is None:
-        return _encode_queries(source, encoder, parts, manifest, quantizer, progress)
-    reader, segmentation = source.reader, None
-    if options.segment_length:
-        from learned_sparse.collections.segments import Segmentation, SegmentReader
-
-        segmentation = Segmentation.recorded(vars(options))
-        if segmentation and not segmentation.adds_up:
-            reader, segmentation = SegmentReader(reader, segmentation, encoder), None
-    pipeline = Pipeline(
-        parts, reader, encoder, part_size=options.part_size, num_shards=options.num_shards, shard_id=options.shard_id,
-        adding_up=segmentation,
-    )  # fmt: skip
-    manifest = pipeline.run(manifest, quantizer, progress)
+        return _encode_queries(source, encoder, parts, progress)
+    pipeline = Pipeline(parts, source.reader, encoder)
+    manifest = pipeline.run(progress)
     if pipeline.encoded:
         rate = pipeline.encoded / pipeline.seconds
         _log.info("%s encoded, %.1f per second without loading", counted(pipeline.encoded, "document"), rate)
@@ -183,13 +151,11 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
 
     Shards are encoded into ``OUTPUT/shards`` with the words ``argv`` of this command, and continued there after a kill.
     """
-    from learned_sparse.ray import Tasks
-
     engine_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_engine_options(engine_options)
     _, words = engine_options.parse_known_args(sys.argv[1:] if argv is None else list(argv))
     words = [word for word in words if word not in {"--overwrite", "--resume"}]
-    with Tasks(engine) as tasks:
+    with engine.tasks() as tasks:
         folders = [source.output / "shards" / f"{shard}-of-{tasks.workers}" for shard in range(tasks.workers)]
         shards = ["--num-shards", str(tasks.workers), "--shard-id"]
         (source.output / "shards").mkdir(parents=True, exist_ok=True)
@@ -213,36 +179,35 @@ def _encode_shard(words: Sequence[str], log: str) -> None:
         raise LearnedSparseError(f"{lines[-1].removeprefix('error: ')} (in: {command}; its output is in {log})")
 
 
-def _join(
-    options: Namespace, source: Source, encoder: Encoder, queries: Encoder | None
-) -> tuple[Encoder, Encoder | None, Bm25Statistics | None]:
-    """Both sides joined with BM25 and its statistics, after a pass over the documents; or the side of queries alone."""
-    from learned_sparse.encode.bm25 import BITS
-    from learned_sparse.encode.hybrid import DEFAULT_ALPHA, Hybrid, hybrid_sides, recorded_hybrid
+def _load(options: Namespace, source: Source) -> tuple[Encoder, Encoder | None, Bm25Statistics | None]:
+    """The encoder of ``source``; for documents also the side of queries, and BM25's statistics with ``--with bm25``."""
+    checkpoint = options.checkpoint
+    shared = {name: getattr(options, name) for name in ("model", "revision", "device", "dtype")}
+    shared["settings"] = options.changes or None
+    own = shared | {name: getattr(options, name) for name in ("max_length", "batch_size", "top_k")}
+    if options.hybrid is None:
+        # Loaded first and freed before documents are encoded: only its description is needed.
+        query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
+        return load_encoder(checkpoint, "query" if options.queries else "document", **own), query_encoder, None
+    from learned_sparse.encode import bm25, hybrid
 
-    if queries is None:
+    if options.queries:
         named = options.hybrid != BM25
         folder = Path(options.hybrid) if named else vectors_folder(str(source.collection), options.model)
-        alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
-        return Hybrid.queries(encoder, recorded_hybrid(folder), alpha), None, None
+        record = dataclasses.asdict(hybrid.recorded_hybrid(folder))
+        return hybrid.load_encoder(checkpoint, "query", hybrid=record, **own), None, None
+    queries, documents = load_encoder(checkpoint, "query", **shared), load_encoder(checkpoint, "document", **own)
     reader = open_source(options).reader or ()  # ``source`` reads the documents once, for their vectors
-    texts = (document.with_expanded if encoder.uses_expanded else document.text for document in reader)
+    texts = (document.with_expanded if documents.uses_expanded else document.text for document in reader)
     resumed = options.resume and (source.output / MANIFEST).is_file()
-    documents, queries = hybrid_sides(
-        encoder, queries, texts, bits=options.bits or BITS, percentile=options.calibration,
-        record=recorded_hybrid(source.output) if resumed else None,
+    joined, queries = hybrid.hybrid_sides(
+        documents, queries, texts, bits=options.bits or bm25.BITS, percentile=options.calibration,
+        record=hybrid.recorded_hybrid(source.output) if resumed else None,
     )  # fmt: skip
-    return documents, queries, documents.statistics
+    return joined, queries, joined.statistics
 
 
-def _encode_queries(
-    source: Source,
-    encoder: Encoder,
-    parts: PartFolder,
-    manifest: Manifest,
-    quantizer: Quantizer | Calibration,
-    progress: Progress,
-) -> Manifest:
+def _encode_queries(source: Source, encoder: Encoder, parts: PartFolder, progress: Progress) -> Manifest:
     """Write ``queries.tsv``, ``queries.jsonl`` and the manifest; a resumed run encodes all queries again."""
     from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
 
@@ -255,14 +220,13 @@ def _encode_queries(
         windows.append(encode_texts(encoder, texts[start : start + WINDOW]))
         progress(len(windows[-1]))
     weights = SparseBatch.concatenate(windows)
-    quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
-    manifest = dataclasses.replace(manifest, quantizer=quantizer, environment=dict(encoder.environment))
-    impacts, statistics = quantizer.quantize(weights, ids)
-    parts.begin(manifest)
+    parts.begin(weights, ids)
+    impacts, statistics = parts.manifest.quantizer.quantize(weights, ids)
     warnings = write_queries(folder, queries, impacts, LuceneTerms(weights.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
     counts = dataclasses.replace(
         Counts.of(impacts, statistics), read=len(queries), empty_texts=empty, truncated=encoder.truncated
     )
+    manifest = dataclasses.replace(parts.manifest, environment=dict(encoder.environment))
     return manifest.finish(folder, files, counts, warnings)

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.export.documents import FIELD, HITS, Documents, Vector, json_line, numbered, write_parts
 
 SEISMIC_LARGEST = 2048
@@ -127,13 +128,7 @@ def parquet_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence
 
 
 def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise LearnedSparseError(
-            "Parquet files are written by pyarrow, which is not installed; pip install 'learned-sparse[parquet]'"
-        ) from error
+    pa, parquet = import_extra("pyarrow", "parquet"), import_extra("pyarrow.parquet", "parquet")
     numbers = pa.list_(pa.int32())
     schema = pa.schema([("id", pa.string()), ("terms", numbers), ("impacts", numbers)])
     with parquet.ParquetWriter(path, schema) as file:

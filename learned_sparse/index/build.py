@@ -12,10 +12,10 @@ import shutil
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -61,6 +61,11 @@ class VectorFiles:
     """Number of postings; an empty vector is written as one reserved term and counts one."""
     manifests: tuple[Manifest, ...] = ()
     scoring: str = "impact"
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Counts of ``IndexContents`` that an index of these files has."""
+        return {"documents": self.documents, "distinct_ids": self.documents, "postings": self.postings}
 
 
 def open_vectors(vectors: VectorFiles | str | Path | Sequence[Path]) -> VectorFiles:
@@ -118,23 +123,16 @@ def build_index(
         logger.info("indexing %s of %s", counted(vectors.documents, "document"), counted(len(vectors.files), "file"))
         impact = vectors.scoring == "impact"
         if engine is None:
-            with progress_bar(None, index.name, "documents", vectors.documents) as bar:
-                total = index_directly(
-                    vectors.files, folder, impact=impact, threads=threads, heap=heap, progress=bar.update
-                )
+            total = index_directly(
+                vectors.files, folder, impact=impact, threads=threads, heap=heap, documents=vectors.documents
+            )
         else:
             total = index_shards(engine, vectors.files, folder, impact=impact, threads=threads, heap=heap)
-        contents = read_contents(folder)
-        if wrong := differing_totals(vectors, contents, total):
-            raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; make the index again")
         for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
             if statistics.is_file():  # of BM25, to explain documents
                 shutil.copyfile(statistics, folder / STATISTICS)
-        facts: dict[str, Any] = {"anserini": anserini_jar().name, "documents": contents.documents}
-        facts |= {"postings": contents.postings, "total_impacts": contents.total_impacts}
-        note = IndexNote(vectors.scoring, vectors.manifests, facts)
-        note.save(folder)
-    return note
+        expected = vectors.totals | {"total_impacts": total}
+        return _save_note(index, folder, IndexNote(vectors.scoring, vectors.manifests, {}), expected)
 
 
 def build_bm25_index(
@@ -172,16 +170,11 @@ def build_bm25_index(
             given = in_threads(add, batches, threads or processors())
         if not given and not empty:
             raise LearnedSparseError("no documents to index")
-        contents = read_contents(folder)
-        if contents.documents != given:
-            raise LearnedSparseError(f"{index}: {given:,} documents given, {contents.documents:,} in the index")
-        if contents.distinct_ids != contents.documents:
-            raise LearnedSparseError(f"{index}: {contents.documents - contents.distinct_ids:,} documents repeat an id")
         if empty:
             logger.info("%s without text: not in the index", counted(empty, "document"))
-        facts = {"anserini": anserini_jar().name, "documents": contents.documents, "empty": empty}
-        IndexNote("bm25-text", (), facts).save(folder)
-    return contents.documents
+        note = IndexNote("bm25-text", (), {"empty": empty})
+        _save_note(index, folder, note, {"documents": given, "distinct_ids": given})
+    return given
 
 
 def index_directly(
@@ -191,18 +184,18 @@ def index_directly(
     impact: bool = True,
     threads: int | None = None,
     heap: str | None = None,
-    progress: Callable[[int], object] = lambda _: None,
+    documents: int | None = None,
 ) -> int:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
-    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``progress``
-    is called with a number of indexed documents. Returns the sum of all impacts. ``LearnedSparseError`` names file and
-    line of a document that cannot be indexed; the index is empty then.
+    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``documents`` is their number,
+    for the progress bar. Returns the sum of all impacts. ``LearnedSparseError`` names file and line of a document that
+    cannot be indexed; the index is empty then.
     """
     lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
-    batches = _batches(lines, lambda line: len(line[2]))
+    batches = _batches(progress_bar(lines, "indexing", "documents", documents), lambda line: len(line[2]))
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
-        return in_threads(partial(_add, writer, progress), batches, threads or min(processors(), MAX_THREADS))
+        return in_threads(partial(_add, writer), batches, threads or min(processors(), MAX_THREADS))
 
 
 def index_shards(
@@ -212,10 +205,8 @@ def index_shards(
 
     All nodes share the file system of ``folder``. ``threads`` of each task default to its processors.
     """
-    from learned_sparse.ray import Tasks
-
     shards = folder / "shards"
-    with Tasks(engine) as tasks:
+    with engine.tasks() as tasks:
         threads = threads or min(int(tasks.default.cpus), MAX_THREADS)
         size = -(-len(files) // tasks.workers)  # files of one encoding have equally many documents
         groups = [files[start : start + size] for start in range(0, len(files), size)]
@@ -268,9 +259,8 @@ def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator
         yield batch
 
 
-def _add(writer: LuceneWriter, progress: Callable[[int], object], batch: Sequence[Line]) -> int:
+def _add(writer: LuceneWriter, batch: Sequence[Line]) -> int:
     """Index the vectors of some lines; returns the sum of their impacts."""
-    progress(len(batch))
     ids, contents, total_impacts = list[str](), list[str](), 0
     for file, number, line in batch:
         try:
@@ -329,19 +319,24 @@ def _problem(line: bytes) -> str:
     return ""
 
 
-def differing_totals(vectors: VectorFiles, contents: IndexContents, total_impacts: int | None = None) -> list[str]:
-    """A line for each count of an index that is not that of its files; ``total_impacts`` is the sum in the files."""
-    totals = {
-        "documents": (vectors.documents, contents.documents),
-        "distinct ids": (vectors.documents, contents.distinct_ids),
-        "postings": (vectors.postings, contents.postings),
-        "sum of impacts": (contents.total_impacts if total_impacts is None else total_impacts, contents.total_impacts),
-    }
+def differing_totals(expected: Mapping[str, int], contents: IndexContents) -> list[str]:
+    """A line for each count of an index that is not the ``expected`` one of its input."""
     return [
-        f"{what}: {in_files:,} in the files, {in_index:,} in the index"
-        for what, (in_files, in_index) in totals.items()
-        if in_files != in_index
+        f"{name.replace('_', ' ')}: {in_files:,} in the files, {in_index:,} in the index"
+        for name, in_files in expected.items()
+        if in_files != (in_index := getattr(contents, name))
     ]
+
+
+def _save_note(index: Path, folder: Path, note: IndexNote, expected: Mapping[str, int]) -> IndexNote:
+    """Add the counts of the new index in ``folder`` to its note and save it; raise if they are not the ``expected``."""
+    contents = read_contents(folder)
+    if wrong := differing_totals(expected, contents):
+        raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; give each document an id of its own, and index again")
+    counts = {name: count for name, count in expected.items() if name != "distinct_ids"}
+    note = replace(note, facts={"anserini": anserini_jar().name, **counts, **note.facts})
+    note.save(folder)
+    return note
 
 
 def check_index(vectors: VectorFiles, index: Path, sample: int) -> tuple[str, list[str]]:
@@ -351,7 +346,8 @@ def check_index(vectors: VectorFiles, index: Path, sample: int) -> tuple[str, li
     index, so that postings that are only in the index are found too.
     """
     expected = _sampled_vectors(vectors, sample)
-    wrong = [*differing_totals(vectors, read_contents(index)), *compare(expected, postings_of(index, expected))]
+    totals = differing_totals(vectors.totals, read_contents(index))
+    wrong = [*totals, *compare(expected, postings_of(index, expected))]
     compared = f"{len(expected):,} documents, {sum(map(len, expected.values())):,} postings compared"
     return f"{compared}: {len(wrong):,} differences", wrong
 

@@ -38,12 +38,17 @@ class IndexNote:
         write_record(index / INDEX_MANIFEST, {**content, "index": self.facts})
 
     @classmethod
-    def load(cls, index: Path) -> IndexNote:
-        """Read the note. ``LearnedSparseError``: there is none, or it has another format."""
+    def load(cls, index: Path, *, foreign: bool = False) -> IndexNote:
+        """Read the note. ``LearnedSparseError``: there is none, or it has another format.
+
+        With ``foreign``, an index of another tool is accepted without a note, as one of impacts of an unknown encoder.
+        """
         path = index / INDEX_MANIFEST
         restore_folder(index)
         content = read_record(path) if path.is_file() else {}
         if not path.is_file() and folder_kind(index) == "a Lucene index":
+            if foreign:
+                return cls("impact", (), {})
             raise LearnedSparseError(
                 f"{index}: an index of another tool, without {INDEX_MANIFEST}; learned_sparse.search takes it with the "
                 "--checkpoint of its impacts or with --query-vectors; learned_sparse.pyserini search.lucene searches "

@@ -211,11 +211,10 @@ def explain_score(query: TextView, document: TextView, products: Mapping[str, fl
     of_query = {term.term: term for term in query.terms if term.impact}
     of_document = {term.term: term for term in document.terms if term.impact}
     total = sum(products.values())
-    parts = {name: PARTS.get(name[:2]) for name in products}
+    hybrid = total and all(name[:2] in PARTS for name in products)
     signals = {
-        part: sum(product for name, product in products.items() if parts[name] == part) / total
-        for part in PARTS.values()
-        if total and None not in parts.values()
+        part: sum(product for name, product in products.items() if name.startswith(prefix)) / total
+        for prefix, part in (PARTS.items() if hybrid else ())
     }
     terms = [
         ScoreTerm(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,21 @@ def encoded_documents(
     raise LearnedSparseError(f"{source}: the encoded documents are not there; name them with --collection")
 
 
+def encoder_cache() -> Callable[..., Encoder]:
+    """``load_encoder`` that returns the same encoder for equal arguments. Several threads may ask."""
+    lock, loaded = threading.Lock(), dict[str, Encoder]()
+
+    def load(checkpoint: str, side: Side = "document", *, model: str | None = None, **options: Any) -> Encoder:
+        given = sorted((name, value) for name, value in options.items() if value is not None)
+        key = repr((os.path.realpath(checkpoint), side, given))
+        with lock:
+            if key not in loaded:
+                loaded[key] = load_encoder(checkpoint, side, model=model, **options)
+            return loaded[key]
+
+    return load
+
+
 @dataclass
 class IndexInspector:
     """Inspects texts as the encoders of one index read them, its documents, and their scores for queries.
@@ -69,46 +85,48 @@ class IndexInspector:
     data: Path | None = None
     documents: Callable[[str], Document | None] | None = None
     """Returns the document of an id, or None; by default every look-up reads the collection."""
-    load: Callable[..., Encoder] | None = None
-    """Replaces ``load_encoder``, for encoders that several indexes share."""
+    load: Callable[..., Encoder] = field(default_factory=encoder_cache)
+    """Loads encoders, once each; several indexes may share it."""
 
     def __post_init__(self) -> None:
-        from learned_sparse.lucene.searchers import searcher_of
+        from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 
-        self._lock = threading.RLock()
         self.note = IndexNote.load(self.index)
         self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
         """Manifest of the first shard; all shards are encoded alike."""
-        self.searcher = searcher_of(self.index, self.note.scoring)
-        self.model = self.manifest.model if self.manifest else "unknown"
+        self.searcher = (ImpactSearcher if self.note.scoring == "impact" else Bm25Searcher)(self.index)
+        self._text = AnalyzedText() if self.note.scoring == "bm25-text" else None
+        """Encoder of both sides for an index of plain text."""
+        self.model = "BM25" if self._text else self.manifest.model if self.manifest else "unknown"
         self._quantizer = self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
-        self._query_side: QueryEncoder | None = None
-        self._document_side: Encoder | None = None
-        if self.note.scoring == "bm25-text":
-            self.model, self._query_side, self._document_side = "BM25", QueryEncoder(AnalyzedText()), AnalyzedText()
 
     def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
         """Encoder of queries; ``settings`` change what documents do not depend on."""
-        if self.note.scoring == "bm25-text" and settings:
+        if self._text and settings:
             raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
-        with self._lock:
-            if self._query_side and not settings:
-                return self._query_side
-            options: dict[str, Any] = {"device": self.device} if self.device else {}
-            encoder = QueryEncoder.from_index(
-                self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, **options
-            )
-            if not settings:
-                self._query_side = encoder
-            return encoder
+        if self._text:
+            return QueryEncoder(self._text)
+        return QueryEncoder.from_index(
+            self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, device=self.device
+        )
 
     def encoder(self, side: Side) -> Encoder:
-        """The encoder of queries or of documents."""
-        if side == "query":
+        """The encoder of queries or of documents; raise if the checkpoint gives another than the recorded one."""
+        if self._text or side == "query":
             return self.query_encoder().encoder
-        with self._lock:
-            self._document_side = self._document_side or self._load_document_encoder()
-            return self._document_side
+        if self.manifest is None:
+            raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")
+        manifest, recorded = self.manifest, self.manifest.encoder
+        options = {**recorded_options(recorded), "revision": manifest.options.get("revision"), "device": self.device}
+        if "hybrid" in options:
+            options["statistics"] = str(self.index)
+        checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)
+        encoder = self.load(checkpoint, "document", model=manifest.model, **options)
+        if changed := differences(recorded, dict(encoder.description)):
+            raise LearnedSparseError(
+                f"{checkpoint}: not the encoder of these vectors: {as_text(changed)}; name that one with --checkpoint"
+            )
+        return encoder
 
     def text(self, text: str, side: Side, settings: Mapping[str, Any] | None = None) -> TextView:
         """Any text as the index's encoder of queries or of documents reads it; ``settings`` are those of queries."""
@@ -198,22 +216,6 @@ class IndexInspector:
         raise LearnedSparseError(
             f"document {id!r} is not in {source}; name the collection that was encoded with --collection, --data"
         )
-
-    def _load_document_encoder(self) -> Encoder:
-        """The encoder that encoded the documents; raise if the checkpoint gives another one."""
-        if self.manifest is None:
-            raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")
-        manifest, recorded = self.manifest, self.manifest.encoder
-        options = {**recorded_options(recorded), "revision": manifest.options.get("revision"), "device": self.device}
-        if "hybrid" in options:
-            options["statistics"] = str(self.index)
-        checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)
-        encoder = (self.load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
-        if changed := differences(recorded, dict(encoder.description)):
-            raise LearnedSparseError(
-                f"{checkpoint}: not the encoder of these vectors: {as_text(changed)}; name that one with --checkpoint"
-            )
-        return encoder
 
 
 def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None) -> TextView:

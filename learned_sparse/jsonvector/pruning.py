@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.core.files import sha256
 from learned_sparse.core.terms import BM25_PREFIX, EMPTY_TERM
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, STATISTICS, Manifest, load_manifests, parts_sha256
 from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, read_objects
@@ -126,7 +127,7 @@ def _copy(
     empty = postings = largest_impact = largest_sum = 0
     written = []
     for part in progress_bar(manifest.parts, f"pruning {source.name}", "files"):
-        with open_part(folder / part.file, compress=part.file.endswith(".gz")) as out:
+        with open_part(folder / part.file) as out:
             for _, vector, content in read_objects([source / part.file]):
                 if factors:
                     vector = {term: round(impact * factors[term]) for term, impact in vector.items()}
@@ -136,12 +137,12 @@ def _copy(
                     if term not in removed and (impact >= smallest or term.startswith(whole))
                 }
                 line = {**content, "vector": impacts or {EMPTY_TERM: 1}}
-                out.lines.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+                out.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
                 empty += not impacts
                 postings += len(impacts)
                 largest_impact = max(largest_impact, *impacts.values(), 0)
                 largest_sum = max(largest_sum, sum(impacts.values()))
-        written.append(dataclasses.replace(part, sha256=out.close()))
+        written.append(dataclasses.replace(part, sha256=sha256(folder / part.file)))
     if (source / STATISTICS).is_file():
         shutil.copyfile(source / STATISTICS, folder / STATISTICS)
     counts = dataclasses.replace(

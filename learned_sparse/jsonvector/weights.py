@@ -17,7 +17,7 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import MANIFEST, Counts
 from learned_sparse.jsonvector.reader import read_objects, vector_files
-from learned_sparse.jsonvector.writer import new_output, open_part
+from learned_sparse.jsonvector.writer import new_output, open_part, write_documents
 
 QUANTIZER = "quantizer.json"
 """Quantiser and counts, beside the files that ``quantize_vectors`` writes."""
@@ -63,11 +63,11 @@ def quantize_vectors(
 
 def _write(documents: Iterator[tuple[str, Any, dict[str, Any]]], path: Path, quantizer: Quantizer) -> Counts:
     total = Counts()
-    with open_part(path, compress=path.suffix == ".gz") as part:
+    with open_part(path) as part:
         while chunk := list(itertools.islice(documents, _CHUNK_LINES)):
             ids, vectors, contents = zip(*chunk, strict=True)
             impacts, statistics = quantizer.quantize(SparseBatch.from_dicts(vectors, np.float64), ids)
-            part.add(ids, list(map(_text, contents)), impacts, LuceneTerms(impacts.terms))
+            write_documents(part, ids, list(map(_text, contents)), impacts, LuceneTerms(impacts.terms))
             counts = replace(Counts.of(impacts, statistics), read=len(ids), largest_sum=0)
             total = Counts.total([total, counts])
     return total

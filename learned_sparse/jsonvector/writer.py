@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 import orjson
@@ -19,54 +18,32 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason
 
 
-class PartFile:
-    """A part file that is being written; see :func:`open_part`. It is also the binary file that ``gzip`` writes to."""
-
-    def __init__(self, file: BinaryIO, *, compress: bool) -> None:
-        self._file, self._digest = file, hashlib.sha256()
-        self.flush = file.flush
-        # No file name and no time in the header, so that equal documents give equal bytes.
-        disk = cast(BinaryIO, self)
-        self._gzip = gzip.GzipFile("", "wb", fileobj=disk, mtime=0, compresslevel=6) if compress else None
-        self.lines: Any = self._gzip or self
-        """File to write lines to."""
-
-    def add(self, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
-        """Append documents; raises for rows that Anserini would drop, split or change."""
-        check_impacts(ids, batch, terms)
-        names, values, bounds = terms.names[batch.indices].tolist(), batch.values.tolist(), batch.indptr.tolist()
-        for row, (name, text) in enumerate(zip(ids, texts, strict=True)):
-            start, end = bounds[row], bounds[row + 1]
-            vector = dict(zip(names[start:end], values[start:end], strict=True)) or {EMPTY_TERM: 1}
-            content = {"id": name, "contents": text, "vector": vector}
-            try:
-                self.lines.write(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
-            except TypeError as error:
-                raise LearnedSparseError(
-                    f"document {name!r}: not writable as UTF-8 ({error}); correct its text"
-                ) from None
-
-    def write(self, data: bytes) -> int:
-        """Write and hash bytes of the file on disk."""
-        self._digest.update(data)
-        return self._file.write(data)
-
-    def close(self) -> str:
-        """Write what ``gzip`` holds back; returns the SHA-256 of the file."""
-        if self._gzip:
-            self._gzip.close()
-        return self._digest.hexdigest()
-
-
 @contextlib.contextmanager
-def open_part(path: Path, *, compress: bool = False) -> Iterator[PartFile]:
-    """Open a part file, which appears as ``path`` when the block ends without an exception."""
+def open_part(path: Path) -> Iterator[BinaryIO]:
+    """Open a part file, which appears as ``path`` when the block ends without an exception; ``*.gz`` is compressed."""
     with atomic_write(path) as file:
-        part = PartFile(file, compress=compress)
+        if path.suffix == ".gz":
+            # No file name and no time in the header, so that equal documents give equal bytes.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=6) as lines:
+                yield cast(BinaryIO, lines)
+        else:
+            yield file
+
+
+def write_documents(
+    file: BinaryIO, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms
+) -> None:
+    """Append documents to a part file; raises for rows that Anserini would drop, split or change."""
+    check_impacts(ids, batch, terms)
+    names, values, bounds = terms.names[batch.indices].tolist(), batch.values.tolist(), batch.indptr.tolist()
+    for row, (name, text) in enumerate(zip(ids, texts, strict=True)):
+        start, end = bounds[row], bounds[row + 1]
+        vector = dict(zip(names[start:end], values[start:end], strict=True)) or {EMPTY_TERM: 1}
+        content = {"id": name, "contents": text, "vector": vector}
         try:
-            yield part
-        finally:
-            part.close()
+            file.write(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
+        except TypeError as error:
+            raise LearnedSparseError(f"document {name!r}: not writable as UTF-8 ({error}); correct its text") from None
 
 
 @contextlib.contextmanager

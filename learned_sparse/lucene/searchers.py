@@ -44,10 +44,17 @@ class ImpactSearcher:
     integers up to 2**24 exactly. Close a searcher, or use it in a ``with`` block. Several threads may search it.
     """
 
-    def __init__(self, index: str | Path, *parameters: float, similarity: str = IMPACT_SIMILARITY) -> None:
-        """``similarity``: class of Lucene that scores, and the ``parameters`` of its constructor."""
+    def __init__(
+        self, index: str | Path, *parameters: float, similarity: str = IMPACT_SIMILARITY, check: bool = False
+    ) -> None:
+        """``similarity``: class of Lucene that scores, and the ``parameters`` of its constructor.
+
+        With ``check``, raise if a file of the index differs from its checksum (``check_integrity``).
+        """
         self._index = Path(index)
         self._reader, self._calls = open_reader(self._index), lucene_calls()
+        if check:
+            check_integrity(self._index, self._reader)
         self.documents = int(self._reader.numDocs())
         from jnius import JavaException, autoclass
 
@@ -89,10 +96,6 @@ class ImpactSearcher:
                     vector[term] = int(impact)
         return vectors
 
-    def check(self) -> None:
-        """Raise if a file of the index differs from its checksum; takes about a second for each gigabyte."""
-        check_integrity(self._index, self._reader)
-
     def close(self) -> None:
         """Close the files of the index."""
         self._reader.close()
@@ -126,8 +129,8 @@ class Bm25Searcher(ImpactSearcher):
     English analyzer makes the terms of a text.
     """
 
-    def __init__(self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B) -> None:
-        super().__init__(index, k1, b, similarity=BM25_SIMILARITY)
+    def __init__(self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B, *, check: bool = False) -> None:
+        super().__init__(index, k1, b, similarity=BM25_SIMILARITY, check=check)
 
     def search(self, query: str | Impacts, k: int = 1000) -> Hits:
         """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
@@ -149,20 +152,10 @@ def search_impacts(index: Path, queries: Mapping[str, Impacts], k: int = 1000, *
         return searcher.search_batch(queries, k, threads)
 
 
-def search_bm25(
-    index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
-) -> dict[str, Hits]:
+def search_bm25(index: Path, queries: Iterable[Query], k: int = 1000) -> dict[str, Hits]:
     """The ``k`` best documents of each query by BM25, in an index of plain text."""
-    with Bm25Searcher(index, k1, b) as searcher:
-        return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
-
-
-def searcher_of(index: Path, scoring: str, **bm25: float) -> ImpactSearcher:
-    """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``.
-
-    ``bm25``: ``k1`` and ``b`` in place of Anserini's defaults.
-    """
-    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, **bm25)
+    with Bm25Searcher(index) as searcher:
+        return searcher.search_batch({query.id: query.text for query in queries}, k)
 
 
 @functools.cache

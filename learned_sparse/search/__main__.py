@@ -17,14 +17,13 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
-from learned_sparse.search.query_encoder import QueryEncoder, read_note
+from learned_sparse.search.query_encoder import QueryEncoder
 from learned_sparse.search.searching import (
     BACKENDS,
     CHUNK_SIZE,
     Hits,
     MaxP,
     add_bm25_options,
-    best_segments,
     bm25_parameters,
     open_searcher,
     search_all,
@@ -67,15 +66,15 @@ def main(argv: list[str] | None = None) -> int:
     path, note, vectors = _target(options, collection.name if collection else "")
     texts, output, remove_query = _texts(options, collection, path)
     queries = _encoded_queries(options, path, note) if options.query_vectors else _encode(texts, path, note, options)
-    maxp = None if options.rank_segments or options.max_passage else MaxP.from_note(note)
+    maxp = None if options.rank_segments else MaxP.from_note(note)
+    if options.max_passage:
+        maxp = MaxP(options.max_passage, max_segments=1, total=options.hits)  # among the first hits only
     how: dict[str, Any] = {"heap": options.heap, "check": not options.no_check, "bm25": bm25_parameters(options)}
     with open_searcher(path, note.scoring, vectors=vectors, **how) as search:
         results = search_all(
             search, queries, options.hits, threads=options.threads, chunk_size=options.batch_size, maxp=maxp,
             remove_query=remove_query,
         )  # fmt: skip
-        if options.max_passage:
-            results = ((name, best_segments(hits, options.max_passage)) for name, hits in results)
         without_hits: list[str] = []
         shown = progress_bar(_observed(results, without_hits), "searching", "queries", len(queries))
         write_run(output, shown, output_format=options.output_format)
@@ -186,8 +185,7 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
         encoded = [Manifest.load(folder) for folder in folders if (folder / MANIFEST).is_file()]
         return folders[0], IndexNote("impact", tuple(encoded), {}), searcher
     index: Path = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
-    note = read_note(index, options.checkpoint or options.query_vectors)
-    return index, note, None
+    return index, IndexNote.load(index, foreign=bool(options.checkpoint or options.query_vectors)), None
 
 
 def _texts(options: argparse.Namespace, collection: Collection | None, path: Path) -> tuple[dict[str, str], Path, bool]:
@@ -230,13 +228,10 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
         _log.warning(
             "%s: cannot verify that %s is the encoder of its documents: %s", path, options.checkpoint, UNVERIFIED
         )
-    device = {"device": options.device} if options.device else {}
-    encoder = QueryEncoder.from_index(path, options.checkpoint, note=note, settings=settings, **device)
+    encoder = QueryEncoder.from_index(path, options.checkpoint, note=note, settings=settings, device=options.device)
     names, rows = list(texts), list[Any]()
-    with progress_bar(None, "encoding", "queries", len(names)) as progress:
-        for start in range(0, len(names), options.batch_size):
-            rows += encoder.encode_batch([texts[name] for name in names[start : start + options.batch_size]])
-            progress.update(len(rows) - start)
+    for start in progress_bar(range(0, len(names), options.batch_size), "encoding", "batches"):
+        rows += encoder.encode_batch([texts[name] for name in names[start : start + options.batch_size]])
     return dict(zip(names, rows, strict=True))
 
 

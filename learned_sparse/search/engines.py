@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.export.inverted import write_pisa
@@ -47,7 +46,7 @@ class PisaSearcher:
     def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
         # The module below PisaRetrieve, which builds a data frame for each call: about 10 ms, ten times the search.
-        self._pisa = _installed("pyterrier_pisa._pisathon", "PISA", "pyterrier-pisa", "pisa")
+        self._pisa = import_extra("pyterrier_pisa._pisathon", "pisa")
         if not len(impacts.values):
             raise LearnedSparseError("PISA cannot index documents without any impact")
         order = sorted(range(len(ids)), key=ids.__getitem__)  # PISA sorts ties by the number of the document
@@ -98,7 +97,7 @@ class SeismicSearcher:
 
     def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
-        seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
+        seismic = import_extra("seismic", "seismic")
         if impacts.values.max(initial=0) > SEISMIC_LARGEST:
             raise LearnedSparseError(
                 f"the largest impact is {impacts.values.max():,}; Seismic holds 16-bit floats, exact up to "
@@ -162,13 +161,3 @@ def _quiet() -> Iterator[None]:
             os.dup2(null, stream)
         stack.callback(libc.fflush, None)  # runs first: what C has buffered is discarded too
         yield
-
-
-def _installed(module: str, engine: str, package: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise LearnedSparseError(
-            f"{engine} needs {package}, which is not installed or does not load ({error}); "
-            f"pip install 'learned-sparse[{extra}]'"
-        ) from error

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,6 @@ import numpy.typing as npt
 from learned_sparse.core.errors import LearnedSparseError, refuse_text
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import RESERVED
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
 
 Scores = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -45,7 +43,9 @@ class ExactSearcher:
         order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
         self._ids = np.array(ids, dtype=object)[order]
         self._largest = int(impacts.values.max(initial=0))
-        self._matrix = _columns(impacts, order, self._largest)
+        rows = replace(impacts, values=impacts.values.astype(np.min_scalar_type(self._largest))).to_scipy()
+        in_order = bool((order[:-1] < order[1:]).all())
+        self._matrix = (rows if in_order else rows[order]).tocsc()
         self._column_of = {term: column for column, term in enumerate(impacts.terms) if term not in RESERVED}
 
     @property
@@ -114,18 +114,6 @@ def best_rows(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     rows = np.flatnonzero(scores >= threshold)
     order: npt.NDArray[np.int64] = rows[np.argsort(-scores[rows], kind="stable")[: max(k, 0)]]
     return order
-
-
-def _columns(impacts: SparseBatch, order: npt.NDArray[np.int64], largest: int) -> csc_array[Any]:
-    """Matrix of documents by terms in CSC form: row ``i`` is row ``order[i]`` of ``impacts``."""
-    from scipy.sparse import csr_array
-
-    index_type = np.int32 if len(impacts.values) <= np.iinfo(np.int32).max else np.int64
-    values = impacts.values.astype(np.min_scalar_type(largest))
-    shape = (len(impacts), len(impacts.terms))
-    rows = csr_array((values, impacts.indices, impacts.indptr.astype(index_type)), shape=shape)
-    in_order = bool((order[:-1] < order[1:]).all())
-    return (rows if in_order else rows[order]).tocsc()
 
 
 def _checked_sum(query: Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import without_mark
 from learned_sparse.search.query_encoder import QueryEncoder
@@ -26,7 +27,7 @@ def query_transformer(encoder: QueryEncoder | Encoder | str | Path, **options: A
     ``encoder`` and ``options`` as in ``QueryEncoder``, or a ``QueryEncoder`` itself, such as
     ``QueryEncoder.from_index(INDEX)``.
     """
-    pyterrier = _pyterrier()
+    pyterrier = import_extra("pyterrier", "pyterrier")
     queries_of = encoder if isinstance(encoder, QueryEncoder) else QueryEncoder(encoder, **options)
 
     def transform(queries: DataFrame) -> DataFrame:
@@ -41,7 +42,7 @@ def document_transformer(encoder: Encoder | str | Path, quantizer: Quantizer | N
     ``encoder`` is the document side, or a checkpoint, with ``options`` of ``load_encoder``. ``quantizer`` defaults to
     the encoder's; an encoder whose quantiser is to be calibrated needs one.
     """
-    pyterrier = _pyterrier()
+    pyterrier = import_extra("pyterrier", "pyterrier")
     documents_of = load_encoder(str(encoder), "document", **options) if isinstance(encoder, str | Path) else encoder
     chosen = quantizer or documents_of.quantizer
     if chosen is None:
@@ -53,13 +54,3 @@ def document_transformer(encoder: Encoder | str | Path, quantizer: Quantizer | N
         return documents.assign(toks=[impacts.row(row) for row in range(len(impacts))])
 
     return pyterrier.apply.generic(transform, required_columns=["docno", "text"])
-
-
-def _pyterrier() -> Any:
-    try:
-        import pyterrier
-    except ImportError as error:
-        raise LearnedSparseError(
-            "PyTerrier is not installed, so there are no transformers; pip install 'learned-sparse[pyterrier]'"
-        ) from error
-    return pyterrier

@@ -15,7 +15,7 @@ from learned_sparse.core.encoder import (
     query_quantizer,
     resolve_checkpoint,
 )
-from learned_sparse.core.errors import LearnedSparseError, folder_kind
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, is_name, read_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import without_mark
@@ -81,7 +81,7 @@ class QueryEncoder:
         read already.
         """
         index = Path(index)
-        note = note or read_note(index, checkpoint)
+        note = note or IndexNote.load(index, foreign=checkpoint is not None)
         changes = dict(settings or {})
         if not note.manifests:
             if checkpoint is None:
@@ -141,16 +141,6 @@ def find_checkpoint(manifest: Manifest, folder: Path) -> str:
             "name the checkpoint with --checkpoint"
         )
     return manifest.checkpoint
-
-
-def read_note(index: Path, checkpoint: object = None) -> IndexNote:
-    """Read the note of an index. An index of another tool has none; it is assumed to hold impacts.
-
-    ``checkpoint`` must not be None for such an index: the encoder of its queries, or the encoded queries.
-    """
-    if checkpoint is None or (index / INDEX_MANIFEST).is_file() or folder_kind(index) != "a Lucene index":
-        return IndexNote.load(index)
-    return IndexNote("impact", (), {})
 
 
 def encoder_named(name: str) -> QueryEncoder | None:

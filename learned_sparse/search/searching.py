@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index.note import IndexNote
 
@@ -43,11 +42,12 @@ class MaxP:
     @classmethod
     def from_note(cls, note: IndexNote) -> MaxP | None:
         """Segmentation recorded in the note of an index; None for an index of whole documents or of sums."""
-        recorded = Segmentation.recorded(note.manifests[0].options) if note.manifests else None
-        if recorded is None or recorded.adds_up:
+        recorded = note.manifests[0].options if note.manifests else {}
+        if recorded.get("segment_length") is None or recorded["segments"] in ("sum", "decay"):
             return None
         max_segments = max(manifest.counts.largest_segments for manifest in note.manifests)
-        return cls(recorded.delimiter, max_segments, sum(manifest.counts.written for manifest in note.manifests))
+        total = sum(manifest.counts.written for manifest in note.manifests)
+        return cls(recorded["segment_delimiter"], max_segments, total)
 
     def first_depth(self, k: int) -> int:
         """Segments to request at first for ``k`` documents."""
@@ -125,14 +125,12 @@ def open_searcher(
         yield vectors.search_batch
         return
     from learned_sparse.lucene.jvm import start_jvm
-    from learned_sparse.lucene.searchers import searcher_of
+    from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 
     start_jvm(heap=heap)
-    with searcher_of(index, scoring, **bm25 or {}) as searcher:
-        if check:
-            searcher.check()
-        search: Any = searcher.search_batch
-        yield search
+    impact = scoring == "impact"
+    with ImpactSearcher(index, check=check) if impact else Bm25Searcher(index, check=check, **bm25 or {}) as searcher:
+        yield searcher.search_batch
 
 
 def search_all(

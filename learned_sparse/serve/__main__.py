@@ -110,9 +110,10 @@ def _by_name(options: Sequence[str]) -> dict[str, str]:
 
 def _open_checkpoints(options: argparse.Namespace) -> Content:
     """Encoders without an index; each is tried."""
-    from learned_sparse.serve.content import Content, Encoders
+    from learned_sparse.inspect.inspection import encoder_cache
+    from learned_sparse.serve.content import Content
 
-    load = Encoders().load
+    load = encoder_cache()
     loaders = {
         name: partial(load, path, model=name, device=options.device)
         for name, path in _by_name(options.checkpoint).items()

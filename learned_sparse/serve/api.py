@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,11 +140,13 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         ``text`` (``cut`` if the text goes on), the ``grade`` of the judged query, and its ``ranks`` in the other
         systems, null if not among the first 100. ``relevant`` are the relevant documents of the judged query.
         """
-        systems = [content.system(name) for name in dict.fromkeys(request.systems)]
         id, judged = request.query_id or "", None if request.query_id is None else content.queries()
         grades = judged.grades(id) if judged else {}
         depth = 1 + max(request.hits, RANK_DEPTH)
-        results = {system.name: system.search({"": request.query}, depth) for system in systems}
+        results = {}
+        for name in request.systems:
+            with content.system(name) as system:
+                results[name] = system.search({"": request.query}, depth)
         hits = {
             name: [hit for hit in found[""] if not (judged and judged.remove_query and hit[0] == id)]
             for name, (found, _, _) in results.items()
@@ -179,12 +182,15 @@ def _add_routes(app: FastAPI, content: Content) -> None:
     @app.post("/encode")
     def encode(request: EncodeRequest) -> TextView:
         """Terms and weights of any text, as a system reads queries or documents."""
-        return content.system(request.system).text(request.text, request.side)
+        with content.system(request.system) as system:
+            return system.inspector.text(request.text, request.side)
 
     @app.post("/explain")
     def explain(request: ExplainRequest) -> Inspection:
         """The score of a document for a query, term by term."""
-        return content.system(request.system).explain(request.query, request.document)
+        with content.system(request.system) as system:
+            explained = system.inspector.pair(request.query, request.document)
+        return replace(explained, index=system.name)  # the folder is not for everybody
 
     measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
 
@@ -197,7 +203,10 @@ def _add_routes(app: FastAPI, content: Content) -> None:
 def _measure(content: Content, request: MeasureRequest) -> dict[str, Any]:
     judged = content.queries()
     ids = list(judged.queries) if request.query_id is None else [request.query_id]
-    systems = [{"system": name, "values": judged.measure(content.system(name), ids)} for name in request.systems]
+    systems = []
+    for name in request.systems:
+        with content.system(name) as system:
+            systems.append({"system": name, "values": judged.measure(system, ids)})
     return {"queries": len(ids), "systems": systems}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,8 @@ from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import Document
-from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.index.note import INDEX_MANIFEST
-from learned_sparse.inspect.explanation import Inspection, TextView
-from learned_sparse.inspect.inspection import IndexInspector
+from learned_sparse.inspect.inspection import IndexInspector, encoder_cache
 from learned_sparse.lucene.jvm import java_thread
 from learned_sparse.search.searching import MaxP
 
@@ -38,15 +36,12 @@ class UnknownNameError(LearnedSparseError):
 
 
 class System:
-    """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use.
-
-    The threads of a server come and go, so that each call leaves Java at its end.
-    """
+    """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
 
     def __init__(self, name: str, inspector: IndexInspector) -> None:
         self.name, self.index, self.inspector = name, inspector.index, inspector
         self.scoring = inspector.note.scoring
-        self._identity, self._maxp = _identity(self.index), MaxP.from_note(inspector.note)
+        self.identity, self._maxp = _identity(self.index), MaxP.from_note(inspector.note)
         inspector.query_encoder()
 
     def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> tuple[Any, float | None, float]:
@@ -55,60 +50,26 @@ class System:
         The first time is None for plain text, which Lucene analyses while it searches.
         """
         rows, encode_ms = dict[str, Any](queries), None
-        with java_thread():
-            started = time.perf_counter()
-            if self.scoring != "bm25-text":
-                encoded = self.inspector.query_encoder().encode_batch(list(queries.values()))
-                rows = dict(zip(queries, encoded, strict=True))
-                encode_ms = 1000 * (time.perf_counter() - started)
-            started = time.perf_counter()
-            search: Any = self.inspector.searcher.search_batch
-            hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
+        started = time.perf_counter()
+        if self.scoring != "bm25-text":
+            encoded = self.inspector.query_encoder().encode_batch(list(queries.values()))
+            rows = dict(zip(queries, encoded, strict=True))
+            encode_ms = 1000 * (time.perf_counter() - started)
+        started = time.perf_counter()
+        search: Any = self.inspector.searcher.search_batch
+        hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
         return hits, encode_ms, 1000 * (time.perf_counter() - started)
-
-    def text(self, text: str, side: Side) -> TextView:
-        """Terms and weights of any text."""
-        with java_thread():
-            return self.inspector.text(text, side)
-
-    def explain(self, query: str, document: str) -> Inspection:
-        """The score of a document for a query, term by term."""
-        with java_thread():
-            inspection = self.inspector.pair(query, document)
-        return replace(inspection, index=self.name)  # the folder is not for everybody
-
-    def check_unchanged(self) -> None:
-        """Raise if the folder holds another index by now; the open one would still be searched."""
-        if _identity(self.index) != self._identity:
-            raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
 
 
 def open_systems(
     indexes: Mapping[str, Path], documents: Callable[[str], Document | None] | None, device: str | None = None
 ) -> dict[str, System]:
     """Systems by name. ``documents`` looks up texts by id. Indexes of one checkpoint share its encoder."""
-    load = Encoders().load
+    load = encoder_cache()
     return {
         name: System(name, IndexInspector(index, documents=documents, load=load, device=device))
         for name, index in indexes.items()
     }
-
-
-class Encoders:
-    """``load_encoder`` that returns the same encoder for equal arguments. Several threads may ask."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loaded: dict[str, Encoder] = {}
-
-    def load(self, checkpoint: str, side: Side = "document", *, model: str | None = None, **options: Any) -> Encoder:
-        """The encoder; ``model`` is its name in error messages."""
-        given = sorted((name, value) for name, value in options.items() if value is not None)
-        key = repr((os.path.realpath(checkpoint), side, given))
-        with self._lock:
-            if key not in self._loaded:
-                self._loaded[key] = load_encoder(checkpoint, side, model=model, **options)
-            return self._loaded[key]
 
 
 class Texts:
@@ -188,12 +149,19 @@ class Content:
         systems = {name: of.inspector.encoder for name, of in self.systems.items() if of.scoring != "bm25-text"}
         return {**systems, **self.checkpoints}
 
-    def system(self, name: str) -> System:
-        """The system ``name``; raise if its index was made again."""
+    @contextmanager
+    def system(self, name: str) -> Iterator[System]:
+        """The system ``name`` for one request, whose thread leaves Java at its end: those of a server come and go.
+
+        Raise if the folder holds another index by now; the open one would still be searched.
+        """
         if name not in self.systems:
             raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
-        self.systems[name].check_unchanged()
-        return self.systems[name]
+        system = self.systems[name]
+        if _identity(system.index) != system.identity:
+            raise LearnedSparseError(f"{system.index}: changed since the server was started; start it again")
+        with java_thread():
+            yield system
 
     def queries(self) -> Judged:
         """The judged queries; raise if there are none."""

@@ -81,7 +81,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
         for name in [*ours, *others, *ours]:  # ours before and after the others, so that drift shows
             quality = shape is PUBLISHED and name in QUALITY and name not in ndcg
             pairs = [(corpus, folder / name), *(_pydoc(folder / f"{name} in pydoc") if quality else ())]
-            measured = _encode(name, model, shape.max_length, rounds, pairs)
+            measured = encode(name, model, shape.max_length, rounds, pairs)
             seconds[name] += measured["seconds"]
             versions[name] = measured["versions"]
             if quality:
@@ -119,7 +119,7 @@ def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dic
     }  # fmt: skip
 
 
-def _encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
+def encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
     """Seconds of the first corpus and versions, from an engine that writes each corpus to a folder."""
     python = _peers_python() if name in THERE else Path(sys.executable)
     paths = [path for pair in pairs for path in pair]

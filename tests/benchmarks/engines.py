@@ -32,9 +32,8 @@ Work = Callable[[Path, Path], object]
 """Writes the vectors of a corpus to a folder."""
 
 
-def main(argv: list[str]) -> int:
-    """Load the engine and encode."""
-    engine, model, length, rounds, *paths = argv
+def measure(engine: str, model: str, length: str, rounds: str, *paths: str) -> dict[str, Any]:
+    """Load the engine and encode; the seconds and the versions."""
     work, seconds = load(engine, Path(model), int(length)), []
     for number in range(int(rounds) + 1):
         start = time.perf_counter()
@@ -43,8 +42,7 @@ def main(argv: list[str]) -> int:
     for corpus, output in zip(paths[2::2], paths[3::2], strict=True):
         work(Path(corpus), Path(output))
     versions = {found.name: found.version for found in importlib.metadata.distributions() if found.name in PACKAGES}
-    print(json.dumps({"seconds": seconds, "versions": versions}))
-    return 0
+    return {"seconds": seconds, "versions": versions}
 
 
 def load(engine: str, model: Path, length: int) -> Work:
@@ -148,7 +146,7 @@ def _openvino(precision: str, model: Path, length: int) -> Encode:
             path.read_text("utf-8", "replace")[:400]
             for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:128]
         ]
-        batches = [encoded for _, encoded in _batches(texts, model, length, 8)]
+        batches = [encoded for _, encoded in _batches(texts, _tokenizer(model), length, 8)]
         graph = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=16)
     hint = "bf16" if precision == "bf16" else "f32"
     options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
@@ -160,11 +158,8 @@ def _onnxruntime(precision: str, model: Path, length: int) -> Encode:
     import onnxruntime
     import torch
 
-    path, names, axes = (
-        Path(tempfile.mkdtemp()) / "model.onnx",
-        ["input_ids", "attention_mask"],
-        {0: "texts", 1: "tokens"},
-    )
+    path = Path(tempfile.mkdtemp()) / "model.onnx"
+    names, axes = ["input_ids", "attention_mask"], {0: "texts", 1: "tokens"}
     torch.onnx.export(
         _pooled(model), tuple(_example().values()), str(path), input_names=names, output_names=["weights"],
         opset_version=17, dynamic_axes={names[0]: axes, names[1]: axes, "weights": {0: "texts"}}, dynamo=False,
@@ -203,11 +198,16 @@ def _example() -> dict[str, Any]:
     return {name: torch.ones(2, 8, dtype=torch.long) for name in ("input_ids", "attention_mask")}
 
 
-def _batches(texts: Sequence[str], model: Path, length: int, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
-    """Numbers of texts, longest first, and their token ids and mask."""
+def _tokenizer(model: Path) -> Any:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    return AutoTokenizer.from_pretrained(model)
+
+
+def _batches(
+    texts: Sequence[str], tokenizer: Any, length: int, size: int
+) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Numbers of texts, longest first, and their token ids and mask."""
     order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
@@ -217,13 +217,12 @@ def _batches(texts: Sequence[str], model: Path, length: int, size: int) -> Itera
 
 
 def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> Encode:
-    from transformers import AutoTokenizer
-
-    terms = {number: term for term, number in AutoTokenizer.from_pretrained(model).get_vocab().items()}
+    tokenizer = _tokenizer(model)
+    terms = {number: term for term, number in tokenizer.get_vocab().items()}
 
     def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         vectors: list[list[tuple[str, float]]] = [[] for _ in texts]
-        for numbers, inputs in _batches(texts, model, length, BATCH):
+        for numbers, inputs in _batches(texts, tokenizer, length, BATCH):
             for weights, number in zip(run(inputs), numbers, strict=True):
                 (active,) = weights.nonzero()
                 vectors[number] = [
@@ -236,4 +235,4 @@ def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> En
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    print(json.dumps(measure(*sys.argv[1:])))

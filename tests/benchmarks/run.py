@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the named benchmarks one after the other, each in its own process."""
     about = "Measure this package beside other installed toolkits. Run nothing else meanwhile."
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.run", description=about)
-    parser.add_argument("names", nargs="*", metavar="NAME", type=_known, help=f"{', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument("names", nargs="*", choices=BENCHMARKS, help="default: all")
     parser.add_argument("--toy", action="store_true", help="seconds instead of minutes, only to check that it works")
     parser.add_argument("--output", type=Path, default=RESULTS, metavar="DIR", help="of NAME.json; default: results/")
     options = parser.parse_args(argv)
@@ -79,12 +79,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"{statistics.median(value):.4g}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _known(name: str) -> str:
-    if name not in BENCHMARKS:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(BENCHMARKS)}")
-    return name
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 1) -> dict[str, list[float]]:

@@ -160,18 +160,6 @@ def test_the_encoding_of_queries_is_timed(tmp_path: Path, tiny_bert: Path) -> No
         main([*map(str, folders), "--encoding"])
 
 
-def test_errors_say_what_is_missing(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "encoded", DOCUMENTS)
-    for words, message in (
-        ([], "give --index DIR, or --vectors DIR"),
-        (["--vectors", str(folder), "--set", "k=1"], "--set is for the encoder that --encoding times"),
-        (["--index", str(folder), "--backend", "pisa"], "searches --vectors, not --index"),
-        (["--vectors", str(folder), "--backend", "lucene"], "searches an index"),
-    ):
-        with pytest.raises(LearnedSparseError, match=message):
-            main(words)
-
-
 class Clock:
     """Advances only when a test says so."""
 

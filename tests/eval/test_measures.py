@@ -85,15 +85,9 @@ def test_the_notation_is_translated_to_trec_eval(text: str, arguments: str) -> N
     ("text", "message"),
     [
         ("NCDG@10", "'NCDG@10': unknown; did you mean 'nDCG'?"),
-        ("recip_rnk", "did you mean 'recip_rank'?"),
         ("ndcg_cut", "needs a cut-off; write nDCG@100"),
-        ("Sucess@5", "did you mean 'Success'?"),
-        ("zzz", "known: AP, MAP, MRR"),
-        ("R", "needs a cut-off; write R@100"),
         ("Rprec@10", "takes no cut-off; write Rprec"),
         ("nDCG(rel=2)@10", "omit (rel=2)"),
-        ("MRR@0", "expected NAME, NAME@K"),
-        ("recall_1000_", "expected NAME, NAME@K"),
         ("", "expected NAME, NAME@K"),
     ],
 )

@@ -13,7 +13,6 @@ import pytest
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import known_matrices, load_matrix
-from tests.reliability.commands import Server
 from tests.test_readme import run_all
 from tests.tiny_models import WORDS, save_classifier, save_tiny
 
@@ -38,7 +37,7 @@ def test_rows_exist() -> None:
 
 @pytest.mark.slow  # 19 commands, 20 seconds
 @pytest.mark.jvm
-def test_commands_as_printed(tmp_path: Path, server: Server) -> None:
+def test_commands_as_printed(tmp_path: Path) -> None:
     recipes = [match[1] for match in map(TRAINED.match, COMMANDS) if match]
     assert recipes == list(SETTINGS)
     backbone = save_tiny("headless", tmp_path / "backbone")
@@ -49,7 +48,7 @@ def test_commands_as_printed(tmp_path: Path, server: Server) -> None:
     save_classifier(tmp_path / "cross-encoder" / "ms-marco-MiniLM-L6-v2", labels=1)
     pisa = importlib.util.find_spec("pyterrier_pisa") is not None  # an extra
     lines = [line for line in COMMANDS if not TRAINED.match(line) and (pisa or "--backend pisa" not in line)]
-    outputs = run_all(lines, tmp_path, server, LEARNED_SPARSE_DATA=str(tmp_path))
+    outputs = run_all(lines, tmp_path, LEARNED_SPARSE_DATA=str(tmp_path))
     assert len(outputs) > 15
     for name in ("dimensions", "dimensions-k40"):
         assert (tmp_path / name / "dimensions.md").is_file()

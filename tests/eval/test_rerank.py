@@ -185,20 +185,16 @@ def test_a_checkpoint_can_rerank(workspace: Path, checkpoints: Mapping[str, str]
 
 
 def test_invalid_arguments_are_errors(workspace: Path, classifiers: Mapping[int, Path], tiny_bert: Path) -> None:
-    (workspace / "pickled").mkdir()
     (workspace / "none.txt").write_text("q3 Q0 d1 1 1.0 t\n")
     (workspace / "stranger.txt").write_text("q1 Q0 d9 1 1.0 t\n")
     cross_encoder = f"--cross-encoder {classifiers[1]}"
     for text, message in {
-        "--cross-encoder ./nowhere --run first.txt": "no such folder",
-        "--cross-encoder pickled --run first.txt": "no *.safetensors or pytorch_model.bin",
         f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder, but",
         f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
         f"{cross_encoder} --run first.txt --max-length 65": "give 3 to 64 tokens",
         f"{cross_encoder} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
         f"{cross_encoder} --run none.txt": "no run has a hit for a judged query",
         f"{cross_encoder} --run stranger.txt": "1 of 1 documents are missing (for instance 'd9')",
-        "--model absent --run first.txt": "absent",
     }.items():
         with pytest.raises(LearnedSparseError) as error:
             main(["--collection", "./tiny", *text.split()])

@@ -131,9 +131,6 @@ def test_one_variant_of_the_documents_is_in_memory(
     [
         (["--set", "query=tf"], "belongs to how the model was trained"),
         (["--set", "treshold=1"], "unknown key 'treshold'; did you mean 'threshold'"),
-        (["--set", "threshold"], "expected KEY=VALUE"),
-        (["--set", "max_terms=[2"], "not readable"),
-        (["--set", "threshold=0.5", "--set", "threshold=0.6"], "set twice"),
         (["--set", "threshold=0.5", "--measures", "MRP"], "unknown"),
     ],
 )

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.files import sha256
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
-from learned_sparse.jsonvector.writer import open_part
+from learned_sparse.jsonvector.writer import open_part, write_documents
 
 Vectors = Mapping[str, Mapping[str, int]]
 
@@ -35,11 +36,11 @@ class WordCounts(Encoder):
         return SparseBatch.from_dicts(rows)
 
 
-def write_part(path: Path, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, compress: bool = False) -> str:
+def write_part(path: Path, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch) -> str:
     """Write the impacts ``batch`` as one file; returns its SHA-256."""
-    with open_part(path, compress=compress) as part:
-        part.add(ids, texts, batch, LuceneTerms(batch.terms))
-    return part.close()
+    with open_part(path) as part:
+        write_documents(part, ids, texts, batch, LuceneTerms(batch.terms))
+    return sha256(path)
 
 
 def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: Any) -> Path:
@@ -51,8 +52,8 @@ def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: A
         chunk = names[start : start + size]
         batch = SparseBatch.from_dicts([vectors[name] for name in chunk], dtype="int32")
         file = f"vectors/part-{number:05d}.jsonl"
-        sha256 = write_part(folder / file, chunk, [f"text of {name}" for name in chunk], batch)
-        written.append(Part(file=file, documents=len(chunk), sha256=sha256))
+        digest = write_part(folder / file, chunk, [f"text of {name}" for name in chunk], batch)
+        written.append(Part(file=file, documents=len(chunk), sha256=digest))
     empty, postings = sum(not vector for vector in vectors.values()), sum(map(len, vectors.values()))
     settings: dict[str, Any] = {
         "kind": "documents",

@@ -22,7 +22,7 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.lucene.jvm import start_jvm
-from learned_sparse.ray import Engine, Resources, Tasks
+from learned_sparse.ray import Engine, Resources
 from learned_sparse.search import __main__ as search
 from tests.ray_nodes import Nodes
 
@@ -82,11 +82,11 @@ def test_segments_and_an_error_in_a_shard(nodes: Nodes, tiny_bert: Path, corpus:
 
 def test_clusters_that_do_not_answer_or_are_too_small(nodes: Nodes) -> None:
     for address in ("127.0.0.1:9", "ray://10.0.0.1:10001", "host"):
-        with pytest.raises(LearnedSparseError, match="no Ray answers there"), Tasks(Engine(address=address)):
+        with pytest.raises(LearnedSparseError, match="no Ray answers there"), Engine(address=address).tasks():
             pass
     with (
         pytest.raises(LearnedSparseError, match="5 workers with 1 processor and 0 GPUs each do not fit"),
-        Tasks(Engine(address=nodes.address, workers=5)),
+        Engine(address=nodes.address, workers=5).tasks(),
     ):
         pass
 
@@ -113,14 +113,14 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
     def step(name: str, source: Path, *needs: Step) -> Step:
         words = ("prune", "--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
         return Step(
-            name=name, title=name, kind="prepare", module="learned_sparse.jsonvector", arguments=words, needs=needs,
+            name=name, kind="prepare", module="learned_sparse.jsonvector", arguments=words, needs=needs,
             writes=(tmp_home / name,),
         )  # fmt: skip
 
     first = step("first", vectors)
     second, broken = step("second", tmp_home / "first", first), step("broken", tmp_path)
     steps = [first, second, broken]
-    with Tasks(nodes.engine) as tasks:
+    with nodes.engine.tasks() as tasks:
         runner = Runner(steps, OnCluster(tasks))
         runner.run(jobs=4)
     assert [is_done(one) for one in steps] == [True, True, False]

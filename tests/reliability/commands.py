@@ -1,25 +1,19 @@
-"""The commands that write, each on toy data, and the client of the fork server that runs them."""
+"""The commands that write, each on toy data."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.reliability.processes import Result, Run, run_one
 from tests.toy_data import WORDS, save_beir, save_recipes
 
-ROOT = Path(__file__).resolve().parents[2]
 Tree = dict[str, bytes]
 """Bytes of each file below a folder, by path."""
 _TIMES = re.compile(
@@ -35,95 +29,18 @@ _LUCENE = re.compile(r"\.(si|cfs|cfe|fnm|fdm|fdt|fdx|doc|pos|pay|tim|tip|tmd|dvd
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """How a run ended."""
-
-    status: int
-    """Exit status; negative for a signal."""
-    seconds: float
-    events: int
-    """File operations that write."""
-    hung: bool
-    output: str
-    """Standard output and standard error."""
-
-    def error(self) -> str:
-        """The one line of a command that ended with status 2."""
-        errors = [line for line in self.output.splitlines() if line.startswith("error: ")]
-        assert (self.status, len(errors), self.hung) == (2, 1, False), self.output
-        assert "Traceback" not in self.output, self.output
-        return errors[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run of a command, and what happens to it: a signal after ``after`` seconds or before operation ``event``."""
-
-    module: str
-    arguments: tuple[str, ...]
-    folder: Path
-    """Working directory."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    delay: float = 0.0
-    """Seconds before the command begins."""
-    signal: int = 0
-    after: float | None = None
-    event: int | None = None
-    target: str = "top"
-    """Who gets the signal: ``top`` or the ``group``."""
-    faults: Mapping[str, Any] = field(default_factory=dict)
-    """See ``fork_server.install_faults``."""
-
-
-class Server:
-    """A running fork server."""
-
-    def __init__(self) -> None:
-        environment = {
-            **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1",
-        }  # fmt: skip
-        command = [sys.executable, "-m", "tests.reliability.fork_server"]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._read() == "ready"
-
-    def run(self, *runs: Run) -> list[Result]:
-        """Run all ``runs`` at the same time; returns when all have ended."""
-        requests = [{**dataclasses.asdict(run), "folder": str(run.folder)} for run in runs]
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(requests) + "\n")
-        self._process.stdin.flush()
-        return [Result(**values) for values in json.loads(self._read())]
-
-    def close(self) -> None:
-        """End the server."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the fork server has ended with status {self._process.wait()}")
-        return line.strip()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Case:
     """A command that writes below the folder ``out`` of its working directory."""
 
     name: str
     command: str
-    """The words after ``python -m``."""
+    """The words after ``python -m``; ``{NAME}`` is a path of ``World``."""
     again: str = ""
     """A further argument when the command is given once more after a kill."""
     replace: str = "--overwrite"
     """A further argument that replaces an earlier result; empty: there is no such option."""
-    before: Case | None = None
-    """The command that made the earlier result."""
+    earlier: str = ""
+    """The last words of the command that made the earlier result."""
     environment: Mapping[str, str] = field(default_factory=dict)
     incremental: bool = False
     """Files appear one by one; else the whole result appears at once."""
@@ -206,112 +123,95 @@ def assert_same(now: Tree, whole: Tree, when: str = "") -> None:
     assert not different, f"different at the end {when}"
 
 
+ENCODE = "learned_sparse.encode --model tiny --checkpoint {train}/model --device cpu --dtype fp32"
+CASES = {
+    case.name: case
+    for case in (
+        Case(
+            name="train", again="--resume", incremental=True, finished="model/learned_sparse.json",
+            command="encoders.train --recipe {recipe} --output out/model --device cpu --quiet --set seed=42",
+            earlier="seed=41",
+        ),
+        Case(
+            name="encode", again="--resume", incremental=True, finished="vectors/manifest.json", earlier="--bits 4",
+            command=f"{ENCODE} --input {{toy}}/corpus.jsonl --output out/vectors --part-size 6 --gzip --bits 8",
+        ),
+        Case(name="queries", command=f"{ENCODE} --queries --input {{topics}} --output out/queries --bits 8"),
+        Case(
+            name="prune", again="--overwrite", earlier="2",
+            command="learned_sparse.jsonvector prune --vectors {encode}/vectors --output out/pruned --top-dimensions 3",
+        ),
+        Case(
+            name="index", earlier="{earlier-encode}/vectors",
+            command="learned_sparse.index --index out/index --threads 1 --input {encode}/vectors",
+        ),
+        Case(
+            name="search", replace="",
+            command="learned_sparse.search --index {index}/index --topics {topics} --output out/runs/run.txt --hits 5 "
+            "--batch-size 2",
+        ),
+        Case(
+            name="reproduce", environment={"LEARNED_SPARSE_HOME": "out"}, incremental=True, replace="",
+            command="eval.reproduce --matrix {matrix} --output out/results --threads 1",
+            compared=r"^(runs|evaluations|queries)/|^vectors/[^/]*/[^/]*/vectors/|^checkpoints/[^/]*/learned_sparse.json$",
+        ),
+    )
+}  # fmt: skip
+"""Index: of the vectors. Reproduce: a trained model; each step is a process of its own."""
+
+
 class World:
     """Toy data, and results of the commands that later commands read, made when they are first used."""
 
-    def __init__(self, folder: Path, backbone: Path, server: Server) -> None:
-        self.folder, self._server = folder, server
-        words = WORDS[:15]
+    def __init__(self, folder: Path, backbone: Path) -> None:
+        self._folder = folder
+        names = {"toy": "toy", "topics": "topics.tsv", "recipe": "recipes/small-splade.yaml", "matrix": "matrix.yaml"}
+        self._files = {name: folder / file for name, file in names.items()}
+        self._made: dict[str, Result] = {}
+        words, toy = WORDS[:15], str(self["toy"])
         texts = {f"d{n}": " ".join(words[(n * 3 + i * (1 + n % 4)) % 15] for i in range(6)) for n in range(24)}
         queries = {f"q{n}": " ".join(text.split()[:2]) for n, text in enumerate(texts.values())}
         judged = [(f"q{n}", f"d{n}", 1) for n in range(24)]
-        self.collection = folder / "toy"
-        save_beir(self.collection, texts, queries, {"train": judged[8:], "dev": judged[4:8], "test": judged[:4]})
-        self.topics = folder / "topics.tsv"
-        self.topics.write_text("".join(f"{name}\t{text}\n" for name, text in list(queries.items())[:6]))
-        recipes = save_recipes(folder / "recipes", ["small-splade"], backbone, -0.5)
-        self.recipe = recipes / "small-splade.yaml"
-        values = yaml.safe_load(self.recipe.read_text(encoding="utf-8"))
+        save_beir(self["toy"], texts, queries, {"train": judged[8:], "dev": judged[4:8], "test": judged[:4]})
+        self["topics"].write_text("".join(f"{name}\t{text}\n" for name, text in list(queries.items())[:6]))
         run = "".join(f"q{n} Q0 d{(n + i) % 24} {i + 1} {9 - i} bm25\n" for n in range(24) for i in range(4))
         (folder / "train.run").write_text(run, encoding="utf-8")
-        values["data"] = [{"collection": str(self.collection), "split": "train", "run": str(folder / "train.run")}]
-        validation = {"collection": str(self.collection), "split": "dev", "queries": 4, "pool": 20, "every": 2}
+        save_recipes(folder / "recipes", ["small-splade"], backbone, -0.5)
+        values = yaml.safe_load(self["recipe"].read_text(encoding="utf-8"))
+        values["data"] = [{"collection": toy, "split": "train", "run": str(folder / "train.run")}]
+        validation = {"collection": toy, "split": "dev", "queries": 4, "pool": 20, "every": 2}
         values |= {"validation": validation, "save_every": 2, "log_every": 1}
         values["stages"][0] |= {"steps": 6, "batch_size": 4}
-        self.recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
-        self.matrix = folder / "matrix.yaml"
+        self["recipe"].write_text(yaml.safe_dump(values), encoding="utf-8")
         matrix = {
             "title": "Toy", "hits": 10,
-            "columns": {"toy": {"collection": str(self.collection), "split": "test", "measures": ["MRR@10"]}},
-            "rows": {"tiny": {"recipe": str(self.recipe), "backend": "exact"}},
+            "columns": {"toy": {"collection": toy, "split": "test", "measures": ["MRR@10"]}},
+            "rows": {"tiny": {"recipe": str(self["recipe"]), "backend": "exact"}},
         }  # fmt: skip
-        self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
-        self._made: dict[str, Result] = {}
+        self["matrix"].write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
+
+    def __getitem__(self, name: str) -> Path:
+        """A file or folder of the toy data, or the result of the case ``name``."""
+        return self._files[name] if name in self._files else self.result(self.case(name))
+
+    def case(self, name: str) -> Case:
+        """The case ``NAME``, or ``earlier-NAME``, which makes an earlier result."""
+        case = CASES[name.removeprefix("earlier-")]
+        words = case.command.split()
+        if case.name != name:
+            words[-len(case.earlier.split()) :] = [case.earlier]
+        return replace(case, name=name, command=" ".join(words).format_map(self))
 
     def undisturbed(self, case: Case) -> Result:
         """How a run of ``case`` ends that nothing disturbs."""
         if case.name not in self._made:
-            folder = self.folder / "made" / case.name
+            folder = self._folder / "made" / case.name
             folder.mkdir(parents=True, exist_ok=True)
-            (self._made[case.name],) = self._server.run(case.run(folder))
+            self._made[case.name] = run_one(case.run(folder))
             assert self._made[case.name].status == 0, self._made[case.name].output
         return self._made[case.name]
 
     def result(self, case: Case) -> Path:
         """The folder ``out`` of this run."""
         self.undisturbed(case)
-        return self.folder / "made" / case.name / "out"
-
-    def compared(self, case: Case) -> Tree:
-        """The files in it that are compared."""
-        return case.compared_files(everything(self.result(case)))
-
-    def copy_result(self, case: Case, folder: Path) -> None:
-        """Copy what ``case`` makes to ``folder/out``."""
-        shutil.copytree(self.result(case), folder / "out", symlinks=True)
-
-    def train(self, seed: int = 42) -> Case:
-        """Training of six steps with a state every two."""
-        command = f"encoders.train --recipe {self.recipe} --output out/model --device cpu --quiet --set seed={seed}"
-        return Case(
-            name=f"train-{seed}", command=command, again="--resume", incremental=True,
-            finished="model/learned_sparse.json", before=self.train(41) if seed == 42 else None,
-        )  # fmt: skip
-
-    @property
-    def checkpoint(self) -> Path:
-        """A trained checkpoint."""
-        return self.result(self.train()) / "model"
-
-    def encode(self, bits: int = 8) -> Case:
-        """Documents in four parts."""
-        return self._encode(
-            f"encode-{bits}", f"--input {self.collection}/corpus.jsonl --output out/vectors --part-size 6 --bits {bits}"
-            + " --gzip" * (bits == 8), "vectors/manifest.json", self.encode(4) if bits == 8 else None,
-        )  # fmt: skip
-
-    def queries(self) -> Case:
-        """Encoded queries."""
-        words = f"--queries --input {self.topics} --output out/queries --bits 8"
-        return self._encode("queries", words, "queries/manifest.json", None)
-
-    def _encode(self, name: str, words: str, finished: str, before: Case | None) -> Case:
-        command = f"learned_sparse.encode --model tiny --checkpoint {self.checkpoint} --device cpu --dtype fp32 {words}"
-        return Case(name=name, command=command, again="--resume", before=before, incremental=True, finished=finished)
-
-    def prune(self, dimensions: int = 3) -> Case:
-        """Vectors without the most frequent terms."""
-        words = f"--vectors {self.result(self.encode())}/vectors --output out/pruned --top-dimensions {dimensions}"
-        return Case(
-            name=f"prune-{dimensions}", command=f"learned_sparse.jsonvector prune {words}", again="--overwrite",
-            before=self.prune(2) if dimensions == 3 else None,
-        )  # fmt: skip
-
-    def index(self, bits: int = 8) -> Case:
-        """A Lucene index of the vectors."""
-        vectors = self.result(self.encode(bits)) / "vectors"
-        command = f"learned_sparse.index --input {vectors} --index out/index --threads 1"
-        return Case(name=f"index-{bits}", command=command, before=self.index(4) if bits == 8 else None)
-
-    def search(self) -> Case:
-        """A run file; an earlier one is replaced."""
-        on = f"--index {self.result(self.index())}/index --topics {self.topics} --output out/runs/run.txt"
-        return Case(name="search", command=f"learned_sparse.search {on} --hits 5 --batch-size 2", replace="")
-
-    def reproduce(self) -> Case:
-        """A leaderboard of a trained model; each step is a process of its own."""
-        return Case(
-            name="reproduce", environment={"LEARNED_SPARSE_HOME": "out"}, incremental=True, replace="",
-            command=f"eval.reproduce --matrix {self.matrix} --output out/results --threads 1",
-            compared=r"^(runs|evaluations|queries)/|^vectors/[^/]*/[^/]*/vectors/|^checkpoints/[^/]*/learned_sparse.json$",
-        )  # fmt: skip
+        return self._folder / "made" / case.name / "out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.commands import Case, Result, Server, World, assert_same, everything, is_temporary
+from tests.reliability.commands import Case, World, assert_same, everything, is_temporary
+from tests.reliability.processes import Result, run_one
 from tests.reliability.scale import FULL
 
 ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
@@ -27,23 +29,21 @@ MAX_WAITS = 300
 
 
 @pytest.mark.parametrize(("name", "number"), KILLED)
-def test_a_killed_command_leaves_a_whole_result(
-    name: str, number: int, world: World, server: Server, tmp_path: Path
-) -> None:
+def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: World, tmp_path: Path) -> None:
     """Each of three runs in the same folder is killed by another signal, then one is left in peace.
 
     In odd chains the command replaces an earlier result.
     """
-    case: Case = getattr(world, name)()
+    case = world.case(name)
     draw, kills = random.Random(f"{name} {number}"), []
-    before = case.before if number % 2 else None
-    old, new = world.compared(before) if before else {}, world.compared(case)
+    before = world.case(f"earlier-{name}") if case.earlier and number % 2 else None
+    old, new = (case.compared_files(everything(world.result(each))) if each else {} for each in (before, case))
     if before is not None:
-        world.copy_result(before, tmp_path)
+        shutil.copytree(world.result(before), tmp_path / "out", symlinks=True)
     more = case.replace if before else ""
     for place in range(3):
         kill = draw_kill(draw, list(ENDINGS)[(number + place) % 3], world.undisturbed(case), timed=place > 0)
-        result = run(server, case, tmp_path, more, **kill)
+        result = run(case, tmp_path, more, **kill)
         kills.append(kill)
         assert not result.hung, kills
         assert result.status in ENDINGS[kill["signal"]] | {0}, f"{kills}: {result.output}"
@@ -54,7 +54,7 @@ def test_a_killed_command_leaves_a_whole_result(
         more = (case.replace if before else case.again) or case.again
         if result.status == 0:  # it ended before the kill
             break
-    result = run(server, case, tmp_path, more)
+    result = run(case, tmp_path, more)
     assert result.status == 0, f"{kills}: {result.output}"
     assert_same(case.compared_files(everything(tmp_path / "out")), new, f"after {kills}")
     left = [path for path in everything(tmp_path) if is_temporary(path)]
@@ -69,10 +69,10 @@ def draw_kill(draw: random.Random, number: signal.Signals, undisturbed: Result, 
     return {"signal": number, "target": target, "after": round(draw.uniform(0, undisturbed.seconds), 4)}
 
 
-def run(server: Server, case: Case, folder: Path, more: str, **kill: Any) -> Result:
+def run(case: Case, folder: Path, more: str, **kill: Any) -> Result:
     """Give the command, again while a process that a killed one has started still writes."""
     for _ in range(MAX_WAITS):
-        (result,) = server.run(case.run(folder, more, **kill))
+        result = run_one(case.run(folder, more, **kill))
         if result.status == 0 or "writes here; wait until it ends" not in result.output:
             break
         time.sleep(0.1)

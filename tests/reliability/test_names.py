@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.reproduce.matrix import load_matrix
-from learned_sparse.collections.collection import load_collection, split_names
+from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import (
     checkpoint_folder,
@@ -92,10 +92,3 @@ def test_rows_of_a_matrix_and_splits_of_a_collection(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: the name '\.\./\.\./x' cannot be a folder"):
         load_collection(path)
-
-
-@pytest.mark.parametrize("name", ["é" * 300, f"{'x' * 300}/y", f"data/{'x' * 300}.yaml", f"ir_datasets--{'x' * 300}"])
-def test_a_name_too_long_for_a_file_is_no_collection(name: str) -> None:
-    with pytest.raises(LearnedSparseError, match=r"no such file|cannot be read|no such name"):
-        load_collection(name)
-    assert split_names(name, "train")[0].endswith(":train")

@@ -38,7 +38,7 @@ PROGRESS = Progress(
 )
 
 
-STEP = Step(name="search", kind="search", title="search", module="nothing", arguments=("--hits", "10"))
+STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits", "10"))
 
 
 def resume(folder: Path) -> Progress:
@@ -115,21 +115,6 @@ def test_parts_of_a_manifest_are_files_in_its_folder(file: str, tmp_path: Path) 
     write_record(tmp_path / "manifest.json", content)
     with pytest.raises(LearnedSparseError, match=r"manifest\.json: parts: .* is not a file in the folder"):
         Manifest.load(tmp_path)
-
-
-UNREADABLE: dict[bytes, str] = {
-    b'{"a": ' + b"9" * 5_000 + b"}": "Exceeds the limit", b"[" * 100_000: "maximum recursion depth",
-    b"": "Expecting value", b'{"a": "\xff"}': "utf-8",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("content", UNREADABLE, ids=lambda content: repr(content[:20]))
-def test_json_that_cannot_be_read(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(LearnedSparseError, match=rf"a\.json.*: .*{UNREADABLE[content]}"):
-        read_json(tmp_path / "a.json")
-    with pytest.raises(LearnedSparseError, match="cannot be read"):
-        read_json(tmp_path)
 
 
 def test_damaged_states_of_training_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import find, given
 from hypothesis import strategies as st
 
 from learned_sparse.collections.documents import read_documents
@@ -21,11 +21,8 @@ from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import MAX_LINE_VARIABLE
-from learned_sparse.core.records import Document
-from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.queries import read_topics
-from learned_sparse.jsonvector.reader import load_vectors, read_vectors
-from tests.fake_encoder import FakeEncoder
+from learned_sparse.jsonvector.reader import read_vectors
 from tests.reliability.scale import generated
 
 ODD = ["..", "../../x", "C:\\x", "007", "-0", "NaN", "<b>", "é", "e\u0301", "\U0001f600", "%2e", "日" * 254, "[x]"]
@@ -112,11 +109,6 @@ def queries(path: Path) -> list[Any]:
     return [(query.id, query.text) for query in read_queries(path)]
 
 
-def arrays(path: Path) -> list[Any]:
-    names, batch = load_vectors([path])
-    return [(name, batch.row(row)) for row, name in enumerate(names)]
-
-
 READERS = {
     "documents.jsonl": Reader(suffix=".jsonl", read=documents, good=json_documents(), bad=(*JSON, *TEXT)),
     "documents.tsv": Reader(
@@ -143,11 +135,6 @@ READERS = {
     ),
     "vectors.jsonl": Reader(
         suffix=".jsonl", read=lambda path: list(read_vectors(path)), bad=(*JSON, *VECTORS), empty=True, marks=False,
-        good=st.builds(impacts, WORDS, TERMS | st.just({})),
-    ),
-    "vectors.jsonl, as arrays": Reader(
-        suffix=".jsonl", read=arrays, bad=(*JSON, *VECTORS), empty=True, marks=False,
-        repeats=False,
         good=st.builds(impacts, WORDS, TERMS | st.just({})),
     ),
     "encoded queries.tsv": Reader(
@@ -232,37 +219,10 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
     check()
 
 
-@pytest.mark.parametrize("suffix", [".trec", ".json"])
-def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path: Path) -> None:
-    tags = ["<top>", "</top>", "<num>", "<title>", "<desc>", " Number: ", "<top", "\n", "{", "}", '"q1": "a"', ","]
-
-    @generated
-    @given(st.lists(st.sampled_from(tags) | WORDS, max_size=14).map("".join))
-    def check(text: str) -> None:
-        path = save(tmp_path / f"file{suffix}", text.encode(), pack=False)
-        try:
-            found = read_queries(path)
-        except LearnedSparseError as error:
-            assert str(error).startswith(str(path))  # noqa: PT017
-        else:
-            assert len({query.id for query in found}) == len(found) > 0
-            assert all(query.text.split("\n") == [query.text.strip()] for query in found)
-
-    check()
-
-
-WHOLE = {
-    "documents.jsonl": '{"id": "d1", "text": "one"}\n', "documents.tsv": "d1\tone\n", "queries.tsv": "q1\tone\n",
-    "queries.jsonl": '{"id": "q1", "text": "one"}\n', "judgements": "q1 0 d1 1\n", "run": "q1 Q0 d1 1 1.5 tag\n",
-    "vectors.jsonl": '{"id": "d1", "vector": {"a": 1}}\n', "encoded queries.tsv": "q1\ta a b\n",
-    "vectors.jsonl, as arrays": '{"id": "d1", "vector": {"a": 1}}\n',
-}  # fmt: skip
-"""A file of one line for each reader."""
-
-
-@pytest.mark.parametrize("name", WHOLE)
+@EVERY
 def test_files_that_are_refused_as_a_whole(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, content = READERS[name], WHOLE[name].encode()
+    reader = READERS[name]
+    content = f"{find(reader.good, lambda _: True)[0]}\n".encode()
     path, packed = tmp_path / f"file{reader.suffix}", tmp_path / f"file{reader.suffix}.gz"
     assert refused(reader.read, path).startswith(": no such file")
     os.mkfifo(path)
@@ -311,9 +271,3 @@ def test_a_folder_with_a_broken_link_is_not_read_in_part(tmp_path: Path) -> None
     (tmp_path / "b.tsv").symlink_to(tmp_path / "gone.tsv")
     with pytest.raises(LearnedSparseError, match=r"b\.tsv: not a regular file, so the folder cannot be read whole"):
         read_documents(tmp_path)
-
-
-@pytest.mark.parametrize("fields", [("d\ud800", "w1"), ("d1", "w \udfff"), ("d1", "w", "\ud800"), ("d 1", "w")])
-def test_documents_in_python_are_checked_as_those_of_files(fields: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="document 1: "):
-        write_vectors(tmp_path / "out", [Document(*fields)], FakeEncoder("document"))

@@ -76,11 +76,6 @@ def encoder(side: Any) -> Callable[[Path], Made]:
     return make
 
 
-def explanations_beside_encoding(folder: Path) -> Made:
-    encoder = load_encoder(str(folder / "splade"), "document", dtype="fp32", max_length=12)
-    return lambda call: (encoder.explain(call[2]).weights, content(encoder.encode(call))), CALLED
-
-
 def one_tokenizer_with_several_lengths(_: Path) -> Made:
     """As when training tokenizes documents while a validation tokenizes queries."""
     shared = tokenizer()
@@ -107,7 +102,10 @@ def bm25_searcher(folder: Path) -> Made:
 SHARED: dict[str, Callable[[Path], Made]] = {
     "document encoder": encoder("document"),
     "query encoder": encoder("query"),
-    "explanations beside encoding": explanations_beside_encoding,
+    "loading": lambda folder: (
+        lambda call: content(load_encoder(str(folder / "splade"), "document", dtype="fp32").encode(call)),
+        CALLED,
+    ),
     "QueryEncoder": lambda folder: (QueryEncoder(str(folder / "splade"), dtype="fp32").encode_batch, CALLED),
     "one tokenizer with several lengths": one_tokenizer_with_several_lengths,
     "ExactSearcher": lambda folder: (ExactSearcher.load(folder / "vectors").search, QUERIES),
@@ -124,15 +122,6 @@ def test_results_of_threads(name: str, folder: Path) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(lambda number: call(inputs[number]), chosen))
     assert [number for number, result in zip(chosen, results, strict=True) if result != expected[number]] == []
-
-
-def test_loading(folder: Path) -> None:
-    """Eight encoders at the same time."""
-    load = load_encoder(str(folder / "splade"), "document", dtype="fp32")
-    expected = content(load.encode(CALLED[0]))
-    with ThreadPoolExecutor(THREADS) as pool:
-        encoders = pool.map(lambda _: load_encoder(str(folder / "splade"), "document", dtype="fp32"), range(THREADS))
-        assert {content(encoder.encode(CALLED[0])) for encoder in encoders} == {expected}
 
 
 @pytest.mark.jvm

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from eval.reproduce.claims import Json
 from eval.reproduce.leaderboard.view import COSTS, Quantity, Results
 from eval.tables import label, matplotlib_style, set_scale, svg
 
+_logger = logging.getLogger(__name__)
 SCORES, TRADEOFF = "scores.svg", "tradeoff.svg"
 _COST = next(cost for cost in COSTS if cost.key == "FLOPS")
 _MARKERS = "os^Dv<>pP*X"
@@ -34,21 +37,24 @@ class _Mark:
 
 
 def figure_names(results: Results) -> list[str]:
-    """The files that ``figures`` draws: none for results without a score, no trade-off without costs."""
+    """The files that ``figures`` draws: none without a score or matplotlib, no trade-off without costs."""
+    if not find_spec("matplotlib"):
+        _logger.warning("no figures without matplotlib; pip install 'learned-sparse[report]', then --report")
+        return []
     column = results.measured()
     return [] if column is None else [SCORES, TRADEOFF] if _COST in results.quantities(column) else [SCORES]
 
 
 def figures(results: Results) -> dict[str, str]:
     """``{file: SVG}``."""
-    column = results.measured()
-    if column is None:
+    column, names = results.measured(), figure_names(results)
+    if column is None or not names:
         return {}
     measure = results.quantities(column)[0]
     marks = [mark for row in results.content["rows"] if (mark := _mark(results, row, column, measure))]
     with matplotlib_style():
         drawn = {SCORES: _scores(marks, f"{measure.heading}, {column['name']}, 95 % intervals")}
-        if TRADEOFF in figure_names(results):
+        if TRADEOFF in names:
             title = f"{measure.heading} against {_COST.heading}, {column['name']}, 95 % intervals"
             drawn[TRADEOFF] = _tradeoff(marks, title, measure)
     return drawn

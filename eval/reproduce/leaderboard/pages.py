@@ -7,7 +7,7 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape as html_escape
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from eval.reproduce.leaderboard.figures import SCORES, TRADEOFF, figure_names, f
 from eval.reproduce.leaderboard.results import judge_again
 from eval.reproduce.leaderboard.view import COSTS, SIGNS, Quantity, Results, amount, mark, p_value
 from eval.stats import SIGNIFICANT
-from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
+from eval.tables import Cell, Column, Section, Strong, format_sections, heading, one_line
 from learned_sparse.core.files import atomic_write
 
 _STATIC = Path(__file__).parent / "static"
@@ -24,26 +24,21 @@ _STATUSES = {"done": "done", "failed": "failed", "absent": "not run", "published
 """Statuses that are counted; a cell with any other status is left out by the matrix."""
 
 
-def write_report(folder: Path) -> list[Path]:
+def write_report(folder: Path) -> Results:
     """Judge the results in ``folder`` and write their report there; equal results give equal files.
 
-    The pages are written before the figures, so that only the figures are missing without matplotlib.
+    Without matplotlib, only the figures are missing.
     """
     content, trainings = judge_again(folder)
     results = Results(content=content, trainings=trainings)
     texts = {"README.md": markdown(results), "index.html": html(results), "cells.csv": cells_csv(results)}
-    _write(folder, texts)
-    drawn = figures(results)
-    _write(folder, drawn)
-    for stale in {SCORES, TRADEOFF} - drawn.keys():
-        (folder / stale).unlink(missing_ok=True)
-    return [folder / name for name in (*texts, *drawn)]
-
-
-def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    texts |= figures(results)
     for name, text in texts.items():
         with atomic_write(folder / name) as file:
             file.write(f"{text.rstrip()}\n".encode(errors="replace"))
+    for stale in {SCORES, TRADEOFF} - texts.keys():
+        (folder / stale).unlink(missing_ok=True)
+    return results
 
 
 def sections(results: Results) -> list[Section]:
@@ -52,7 +47,7 @@ def sections(results: Results) -> list[Section]:
     parts = [_facts(results)]
     if content["claims"]:
         parts.append(_claims(content))
-    parts += [section for column in results.content["columns"] if (section := _scores(results, column))]
+    parts += [section for column in results.content["columns"] if (section := scores(results, column))]
     if expected := _expected(content):
         parts.append(Section("Expected scores", [], ["row", "column", "measure", "expected", "found", ""], expected))
     failed = [[cell["row"], cell["column"], cell["error"]] for cell in content["cells"] if cell["status"] == "failed"]
@@ -93,8 +88,8 @@ def _html(section: Section) -> str:
     lines = [f"<h2>{html_escape(section.title)}</h2>"] if section.title else []
     lines += [f"<p>{html_escape(one_line(remark))}</p>" for remark in section.remarks]
     if section.columns:
-        headings = [column.heading if isinstance(column, Column) else column for column in section.columns]
-        head = "".join(f'<th scope="col"><button>{html_escape(heading)}</button></th>' for heading in headings)
+        headings = map(html_escape, map(heading, section.columns))
+        head = "".join(f'<th scope="col"><button>{text}</button></th>' for text in headings)
         rows = ["<tr>" + "".join(map(_html_cell, row)) + "</tr>" for row in section.rows]
         lines += [f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>", *rows, "</tbody>\n</table>"]
     return "\n".join(lines)
@@ -160,7 +155,7 @@ def _claim(claim: Json) -> list[Cell]:
     return [claim["source"], claim["claim"], claim["column"], ours, detectable, paper, *examples, verdict]
 
 
-def _scores(results: Results, column: Json) -> Section | None:
+def scores(results: Results, column: Json) -> Section | None:
     """Measures, difference from the baseline in the first one, and costs of the rows that have any."""
     name, base = column["name"], results.content["baseline"]
     quantities = results.quantities(column)

@@ -61,7 +61,9 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
         return _EMPTY | {"status": "failed", "error": cells[0].steps[0].neutral(str(errors[0]))}, ()
     if not cells or any(status != "done" for status, _ in states):
         return _EMPTY, ()
-    runs = [read_json(cell.evaluated)["runs"][0] for cell in cells]
+    runs = [cell.measured() for cell in cells]
+    if not all(runs):
+        return _EMPTY | {"status": "failed", "error": f"no query is of the class {cells[0].overlap!r}"}, ()
     scores = {name: [run["scores"][name] for run in runs] for name in runs[0]["scores"]}
     costs = [_costs(cell) for cell in cells if cell.costs]
     known = {name: [value for one in costs if (value := one["costs"].get(name)) is not None] for name in COSTS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from eval.reproduce.claims import Json, Trainings
+from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
 from eval.stats import SIGNIFICANT, difference
 
 SIGNS = {
@@ -33,24 +33,8 @@ class Quantity:
 
 COSTS = tuple(
     Quantity(key=key, heading=heading, digits=digits, scale=1e-6 if key == "index bytes" else 1.0)
-    for key, heading, digits in (
-        ("FLOPS", "FLOPS", 3),
-        ("terms/document", "terms/doc.", 1),
-        ("terms/query", "terms/query", 1),
-        ("index bytes", "Lucene index MB", 2),
-        ("ms/query", "Lucene ms/query, median", 2),
-        ("mean ms/query", "Lucene ms/query, mean", 2),
-        ("p99 ms/query", "Lucene ms/query, p99", 2),
-        ("mean ms/query with encoding", "ms/query with encoding, mean", 2),
-        ("documents/s", "documents/s", 1),
-        ("PISA ms/query", "PISA ms/query, mean (published)", 0),
-        ("PISA index GB", "PISA index GB (published)", 1),
-        ("published ms/query with encoding", "ms/query with encoding (published)", 0),
-    )
+    for key, (heading, digits) in SHOWN_COSTS.items()
 )
-
-
-_COST_KEYS = {cost.key for cost in COSTS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +59,7 @@ class Results:
         """Measures of the column and of its published scores, then each cost that one of its cells has."""
         names, at = [row["name"] for row in self.content["rows"]], column["name"]
         scored = [key for name in names for key in self.cells.get((name, at), {"scores": {}})["scores"]]
-        keys = [key for key in dict.fromkeys([*column["measures"], *scored]) if key not in _COST_KEYS]
+        keys = [key for key in dict.fromkeys([*column["measures"], *scored]) if key not in SHOWN_COSTS]
         known = [cost for cost in COSTS if any(self.value(name, at, cost) is not None for name in names)]
         return [*(Quantity(key=key, heading=key, cost=False) for key in keys), *known]
 

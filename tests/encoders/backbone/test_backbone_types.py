@@ -92,7 +92,7 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
     for dtype in (torch.float32, torch.bfloat16):  # as encoders run it on a CPU
         with torch.no_grad():
             before = tower.to(dtype)(IDS, MASK)
-            tower.prepare_for_inference()
+            inference.prepare_network(tower.model)
             after = tower(IDS, MASK)
         kept, rough = MASK.bool(), dtype == torch.bfloat16
         similarity = torch.cosine_similarity(after[kept].float(), before[kept].float(), dim=-1)
@@ -121,7 +121,7 @@ def test_what_is_packed_for_inference(tiny_bert: Path, capability: str, monkeypa
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     tower = LanguageModel.load(tiny_bert)
     weight = tower.model.bert.encoder.layer[0].attention.self.query.weight.clone()
-    tower.prepare_for_inference()
+    inference.prepare_network(tower.model)
     assert tower.screen is None  # a small vocabulary
     assert not any(type(module) is torch.nn.Linear for module in tower.model.modules())
     layer = tower.model.bert.encoder.layer[0]

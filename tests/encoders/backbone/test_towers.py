@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 import transformers
 
-from encoders.backbone.lora import Lora
+from encoders.backbone.inference import prepare_network
+from encoders.backbone.lora import Lora, add_lora
 from encoders.backbone.pretrained import Attention
 from encoders.backbone.towers import LanguageModel, TermTable
 from learned_sparse.core.errors import LearnedSparseError
@@ -88,7 +90,7 @@ def test_every_token_of_a_decoder_lm_sees_the_whole_text(decoder: Path, attentio
     tower.save(tmp_path / "saved")
     loaded = LanguageModel.load(tmp_path / "saved")
     assert torch.equal(states(loaded), states(tower))
-    loaded.prepare_for_inference()
+    prepare_network(loaded.model)
     torch.testing.assert_close(states(loaded), states(tower), rtol=1e-4, atol=1e-4)
 
 
@@ -113,7 +115,7 @@ def test_layers_are_computed_again_in_the_backward_pass(decoder: Path) -> None:
 
 def test_adapters_are_trained_and_merged_when_saved(decoder: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    tower = LanguageModel.from_backbone(decoder, lora=Lora(rank=2, alpha=4))
+    tower = LanguageModel.from_backbone(decoder, adapt=partial(add_lora, lora=Lora(rank=2, alpha=4)))
     before = states(tower)
     assert torch.equal(before, states(LanguageModel.from_backbone(decoder)))
     trained = tower.trainable_parameters()

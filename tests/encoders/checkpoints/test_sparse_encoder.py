@@ -106,8 +106,8 @@ def test_what_splade_cannot_compute_is_refused(folder: Path, file: str, content:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("paths", [("0_MLMTransformer", "1_SpladePooling"), ("", ""), ("", "../x"), ("", "/etc")])
+@pytest.mark.parametrize("paths", [("", ""), ("", "../x"), ("/etc", "1_SpladePooling")])
 def test_modules_in_other_folders_are_refused(folder: Path, paths: tuple[str, ...]) -> None:
     modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", paths=paths)
-    with pytest.raises(LearnedSparseError, match=r"its masked-LM is not in this folder, or its SpladePooling not"):
+    with pytest.raises(LearnedSparseError, match=r"is not in a folder below|SpladePooling, SpladePooling, not a"):
         read_notes(folder)

@@ -19,7 +19,7 @@ from encoders.encoding import encoder as encoder_module
 from encoders.encoding.encoder import CheckpointEncoder, to_sparse
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.encoding.readings import keep_top_k
+from encoders.encoding.text_encoder import keep_top_k
 from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
 
-from encoders.encoding.encoder import load_checkpoint_encoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models import SIDES
@@ -36,8 +34,6 @@ def test_all_options_are_passed_on(folder: str) -> None:
     )
     assert (plain.description["max_length"], plain.description["top_k"]) == (7, 3)
     assert load_encoder(folder, "query", max_length=3, top_k=1).encode(["wing lift"]).row(0) == {"wing": 1.0}
-    expected = set(inspect.signature(load_encoder).parameters) - {"checkpoint", "model", "revision"}
-    assert expected <= set(inspect.signature(load_checkpoint_encoder).parameters)
 
 
 def test_errors_name_the_model(folder: str) -> None:

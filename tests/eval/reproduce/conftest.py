@@ -32,7 +32,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
         def step(kind: Kind, content: Any, *words: str, needs: tuple[Step, ...] = ()) -> Step:
             path = home() / kind / column / f"{name}.json"
             result = Step(
-                kind=kind, title=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
+                kind=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
                 name=f"{kind}/{column}/{name}", writes=(path,), data=data,
             )  # fmt: skip
             if content is None:

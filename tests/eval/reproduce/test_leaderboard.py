@@ -57,7 +57,7 @@ MATRIX = Matrix(
     rows={
         "BM25": BM25Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
         "ours": RecipeRow(recipe="small-splade", seeds=(1, 2), curve="ours", note="two seeds"),
-        "half": OtherModelRow(model="ours", queries={"query_k": 5}, index_of="ours"),
+        "half": OtherModelRow(model="ours", queries={"query_k": 5}),
         "SPLADE": PublishedRow(published="SPLADE, Table 1", scores={"toy": SPLADE}),
     },
     baseline="BM25",
@@ -101,10 +101,9 @@ def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.M
         cell("ours", None, column="other", seed=2),
         cell("half", {"nDCG@10": [0.25, 0.75]}, column="other", broken=True),
     )
-    steps = tuple(dict.fromkeys(step for entry in cells for step in entry.steps))
     toy = dataclasses.replace(MATRIX.columns["toy"], collection=f"{tmp_path}/data/toy")
     matrix = dataclasses.replace(MATRIX, columns=MATRIX.columns | {"toy": toy})
-    plan = Plan(name="small", matrix=matrix, data=tmp_path / "data", steps=steps, cells=cells)
+    plan = Plan(name="small", matrix=matrix, data=tmp_path / "data", cells=cells)
     folder = tmp_path / "results"
     results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -124,7 +123,7 @@ def test_provenance_is_that_of_the_time_when_a_step_ran(
     monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "2"})
     cells.append(cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"))
     matrix = dataclasses.replace(MATRIX, rows={"BM25": BM25Row(bm25="text")}, claims=())
-    plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=tuple(cells))
+    plan = Plan(name="m", matrix=matrix, data=tmp_path, cells=tuple(cells))
     results, _ = leaderboard(plan, "")
     stored = results["provenance"]
     used = {cell["column"]: [stored[number] for number in cell["provenance"]] for cell in results["cells"]}
@@ -177,7 +176,7 @@ def test_an_average_weighs_columns_equally(
         cell("ours", {"MRR@10": [1.0, 0.25]}, column="other"),
         cell("half", FIRST),
     )
-    plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells)
+    plan = Plan(name="m", matrix=matrix, data=tmp_path, cells=cells)
     results, _ = leaderboard(plan, "")
     found = {cell["row"]: cell for cell in results["cells"] if cell["column"] == "mean"}
     # trec_eval's four decimals: 2.45 / 6 and 4.5 / 6; R@100 is in one column only
@@ -198,7 +197,7 @@ def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: P
     }
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
     cells = (cell("BM25", BM25), cell("half", FIRST), cell("best", FIRST))
-    results, _ = leaderboard(Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells), "")
+    results, _ = leaderboard(Plan(name="m", matrix=matrix, data=tmp_path, cells=cells), "")
     p = {one["row"]: one["p"] for one in results["cells"] if one["column"] == "toy"}
     assert p["best"] == {}
     assert p["half"]["MRR@10"] == pytest.approx(scipy.stats.ttest_rel(FIRST["MRR@10"], BM25["MRR@10"]).pvalue, abs=1e-6)
@@ -217,7 +216,7 @@ def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
 def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     done = cell("given", BM25)
     missing = Step(
-        kind="evaluate", title="", module="eval.evaluate", arguments=(), name="evaluate/absent",
+        kind="evaluate", module="eval.evaluate", arguments=(), name="evaluate/absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
     failed, _ = measured([dataclasses.replace(done, steps=(*done.steps, missing))])
@@ -254,7 +253,7 @@ def test_sources_are_named_without_the_data_folder(data: Path | None) -> None:
     folder = data or data_root()
     columns = {"toy": Column(collection=f"{folder}/toy", split="test")}
     matrix = Matrix(title="", columns=columns, rows={"given": GivenRow(run=f"{folder}/mine")})
-    results, _ = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), "")
+    results, _ = leaderboard(Plan(name="m", matrix=matrix, data=data, cells=()), "")
     assert [row["source"] for row in results["rows"]] == ["mine"]
     assert [column["collection"] for column in results["columns"]] == ["toy"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from encoders.training import recipe as recipe_file
+from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import (
     BM25Row,
     Column,
@@ -21,7 +22,7 @@ from eval.reproduce.matrix import (
     Training,
     load_matrix,
 )
-from eval.reproduce.plan import Plan, Weights, expected_terms, make_plan, set_words
+from eval.reproduce.plan import Plan, expected_terms, make_plan, set_words
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
 from learned_sparse.core.errors import LearnedSparseError
@@ -73,7 +74,9 @@ def test_the_steps_of_every_kind_of_row(data: Path) -> None:
 
 def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
     """small-real measured 810 dimensions a document, with three buckets and 8 winners of each token."""
-    small = Weights(checkpoint="x", stem="x", architecture="uhd", settings={"k": 8, "layers": [2, 3, 4]})
+    recipe = load_recipe("small-uhd")
+    length = dataclasses.replace(recipe.max_length, document=128)
+    small = dataclasses.replace(recipe, settings={"k": 8, "layers": [2, 3, 4]}, max_length=length)
     assert expected_terms(small, {}) == pytest.approx(810, rel=0.05)
     assert expected_terms(small, {"k": 16}) == pytest.approx(1620, rel=0.05)
     assert expected_terms(small, {"layers": [4]}) == pytest.approx(270, rel=0.05)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from encoders.encoding.loading import load_encoder
-from eval.reproduce.prepare import main, sampled
+from eval.reproduce.prepare import main
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import predicted_queries
 from learned_sparse.collections.trec import read_run, write_run
@@ -24,18 +24,6 @@ def collection(tmp_path: Path) -> Path:
     judged = [("q1", "d1", 2), ("q2", "d2", -1), ("q2", "d3", 1)]
     save_beir(tmp_path / "toy", documents, queries, {"test": judged}, {"d2": "warm"})
     return tmp_path / "toy"
-
-
-def test_plain_files_of_a_collection(collection: Path, tmp_path: Path) -> None:
-    output = tmp_path / "plain"
-    arguments = ["export", "--collection", str(collection), "--split", "test", "--output", str(output)]
-    assert main(arguments) == 0
-    assert (output / "topics.tsv").read_text(encoding="utf-8") == "q1\twing drag\nq2\theat\n"
-    assert (output / "qrels.txt").read_text(encoding="utf-8") == "q1 0 d1 2\nq2 0 d2 0\nq2 0 d3 1\n"
-    assert not (output / "documents").exists()
-    assert main([*arguments, "--documents"]) == 0
-    lines = (output / "documents" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(lines[0]) == {"id": "d1", "contents": "a wing\nof drag"}
 
 
 def test_expanded_text_is_one_text(collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +60,7 @@ def test_a_pool_holds_relevant_and_retrieved_documents(collection: Path, tmp_pat
     assert [document.expanded for document in pool.documents()] == ["", "warm", ""]
     assert split_names(str(pool.root), "test") == ("pool:test", "toy:test")
     (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td3\t1\nq1\td1\t0\n", "utf-8")
-    sampled(str(collection), "test", tmp_path / "small", run=run, depth=1)
+    assert main(["sample", *words, "--output", str(tmp_path / "small")]) == 0
     small = load_collection(tmp_path / "small")
     assert [document.id for document in small.documents()] == ["d2", "d3"]
     assert small.qrels("test") == {"q1": {"d3": 1}}
@@ -87,7 +75,8 @@ def test_a_pool_has_the_settings_of_its_split(name: str, collection: Path, tmp_p
     run = tmp_path / "run.txt"
     write_run(run, {"q1": [("d2", 2.0)]}, "x")
     whole = load_collection(folder).split("test")
-    sampled(str(folder), "test", tmp_path / "pool", run=run, depth=1)
+    words = ["--collection", str(folder), "--split", "test", "--run", str(run), "--depth", "1"]
+    assert main(["sample", *words, "--output", str(tmp_path / "pool")]) == 0
     pool = load_collection(tmp_path / "pool")
     assert whole.remove_query is pool.split("test").remove_query is (name == "arguana")
     assert pool.split("test").measures == whole.measures
@@ -125,20 +114,6 @@ def test_a_sample_is_drawn_by_its_seed(collection: Path, tmp_path: Path, capsys:
     ):
         with pytest.raises(LearnedSparseError, match=message):
             sample(collection, tmp_path / "refused", *words)
-
-
-def test_judgements_by_overlap(tmp_path: Path, tiny_bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    documents = {"d1": "wing drag", "d2": "heat flow", "d3": "wing heat"}
-    queries = {"all": "wing drag", "one": "heat rain", "more": "wing heat rain", "unjudged": "wing"}
-    pairs = [("all", "d1", 1), ("one", "d2", 1), ("more", "d3", 2), ("more", "d1", 0)]
-    save_beir(tmp_path / "toy", documents, queries, {"test": pairs})
-    where = ["--collection", str(tmp_path / "toy"), "--split", "test", "--tokenizer", str(tiny_bert)]
-    assert main(["overlap", *where, "--output", str(tmp_path / "classes")]) == 0
-    assert "1 Match <= 1, 1 Match > 1, 1 Match all" in capsys.readouterr().out
-    files = {file.name: file.read_text("utf-8") for file in (tmp_path / "classes").iterdir()}
-    assert files == {
-        "match-1.txt": "one 0 d2 1\n", "match-more.txt": "more 0 d3 2\nmore 0 d1 0\n", "match-all.txt": "all 0 d1 1\n",
-    }  # fmt: skip
 
 
 @pytest.mark.jvm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 
@@ -32,14 +33,14 @@ COLUMNS = {
 ROWS: dict[str, list[str]] = {
     "beir": ["BM25", "docT5query", "SPLADE", "SPLADE-doc", "splade-tiny"],
     "msmarco-doc": [
-        "BM25", "docT5query", "BM25 MaxP", "SparTerm expansion-enhanced", "SpaDE k=5", "SpaDE k=5 with docT5query",
-        "uniCOIL", "HDCT MaxP", "HDCT sum", "HDCT decay",
+        "docT5query", "BM25 MaxP", "SparTerm expansion-enhanced", "SpaDE k=5 with docT5query", "uniCOIL", "HDCT decay",
+    ],
+    "hybrid": [
+        "BM25", "splade-tiny", "fine-tuned", "hybrid, half of the model's postings", "reciprocal rank fusion",
     ],
     "msmarco-passage": [
-        "BM25", "BM25, tuned", "SparTerm expansion-only", "ST exp-l1", "SPLADE-FLOPS, published weights",
-        "SPLADE distilled", "SpaDE weighting only", "SpaDE joint", "SpaDE no co-training", "TILDEv2", "TILDEv2 on PISA",
-        "BM25, tuned, MiniLM on its top 10", "UHD-BERT query k=400", "UHD-BERT binarised", "UHD-BERT separate, tuned",
-        "DeepCT",
+        "BM25, tuned", "SPLADE distilled", "SpaDE joint", "TILDEv2", "BM25, tuned, MiniLM on its top 10",
+        "UHD-BERT separate, tuned",
     ],
     "small-real": ["BM25", "BM25 word pieces", "SPLADE max l1 1e-3"],
 }  # fmt: skip
@@ -84,12 +85,11 @@ def test_every_matrix_is_rehearsed() -> None:
         assert set(ROWS.get(name, ())) <= matrix.rows.keys()
 
 
-def test_made_up_collections_have_the_splits_measures_and_sizes_of_the_real_ones(tmp_path: Path) -> None:
+def test_made_up_collections_have_the_splits_and_measures_of_the_real_ones(tmp_path: Path) -> None:
     made_up = MadeUp(tmp_path, frozenset({"train", "dev"}))
     toy = load_collection(made_up.collection("arguana"))
     assert toy.name == "arguana"
     assert toy.splits.keys() == {"train", "dev", "test"}
-    assert (toy.description.documents, toy.split("test").queries) == (8674, 1406)
     assert toy.split("test").remove_query
     assert toy.split("test").measures == ("nDCG@10", "R@100", "R@1000")
     documents = list(toy.documents())
@@ -121,7 +121,10 @@ def test_a_cut_recipe_keeps_what_it_computes(name: str, tmp_path: Path, monkeypa
 
 
 def test_a_failing_row_is_reported_and_the_others_run(
-    tmp_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_home: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(step: Step) -> str | None:
         if "sparterm" in step.title:
@@ -133,10 +136,7 @@ def test_a_failing_row_is_reported_and_the_others_run(
         return None
 
     monkeypatch.setattr(rehearsal, "in_this_process", run)
-    monkeypatch.setattr(rehearsal, "write_leaderboard", lambda *_: None)
-    monkeypatch.setattr(rehearsal, "write_report", lambda *_: None)
+    caplog.set_level(logging.INFO, "eval.reproduce")
     assert reproduce.main(["--matrix", "demo", "--rehearse", "--row", "BM25", "sparterm"]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.partition("train ")[2] for line in lines if line.startswith("failed") and " train " in line]
-    assert "no such layer" in lines
-    assert any(line.startswith("1 of 2 cells run, ") for line in lines)
+    assert "1 of 2 cells run, " in capsys.readouterr().out
+    assert any("train checkpoints/sparterm: FAILED" in text and "no such layer" in text for text in caplog.messages)

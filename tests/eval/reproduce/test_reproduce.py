@@ -15,16 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.reliability.commands import Run, Server
+from tests.reliability.processes import Run, run_one
 from tests.toy_data import save_collection, save_recipes
 
 
 class Toy:
     """A matrix with two kinds of rows, its data, and a home folder."""
 
-    def __init__(self, folder: Path, data: Path, server: Server) -> None:
+    def __init__(self, folder: Path, data: Path) -> None:
         self.folder, self.data, self.home, self.results = folder, data, folder / "home", folder / "results"
-        self._server = server
         self.matrix = folder / "toy.yaml"
 
     def change(self, **rows: Any) -> None:
@@ -42,7 +41,7 @@ class Toy:
     def start(self, module: str, *arguments: str, status: int = 0) -> list[str]:
         """Run ``python -m module arguments`` to its end; returns the lines that it prints."""
         home = {"LEARNED_SPARSE_HOME": str(self.home)}
-        (result,) = self._server.run(Run(module=module, arguments=arguments, folder=self.folder, environment=home))
+        result = run_one(Run(module=module, arguments=arguments, folder=self.folder, environment=home))
         assert result.status == status, f"{module} {shlex.join(arguments)}\n{result.output}"
         return result.output.splitlines()
 
@@ -62,11 +61,11 @@ class Toy:
     def copy(self, folder: Path) -> Toy:
         """A copy of everything but the data, with unchanged file times."""
         shutil.copytree(self.folder, folder)
-        return Toy(folder, self.data, self._server)
+        return Toy(folder, self.data)
 
 
 @pytest.fixture(scope="module")
-def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path, server: Server) -> Toy:
+def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
     """A leaderboard without any finished step."""
     folder = tmp_path_factory.mktemp("reproduce") / "toy"
     folder.mkdir()
@@ -85,7 +84,7 @@ def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Pat
             "tiny": {"recipe": str(recipes / "small-splade.yaml")},
         },
     }
-    toy = Toy(folder, data, server)
+    toy = Toy(folder, data)
     toy.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     return toy
 
@@ -107,14 +106,14 @@ def copied(done: Toy, tmp_path: Path) -> Toy:
 
 
 @pytest.mark.jvm
-def test_the_matrix_of_the_guide(tmp_path: Path, tiny_bert: Path, server: Server, root: Path) -> None:
+def test_the_matrix_of_the_guide(tmp_path: Path, tiny_bert: Path, root: Path) -> None:
     """The YAML of eval/README.md, with a small collection and a random model in place of those that it names."""
     (text,) = re.findall(r"```yaml\n(title: .*?)```", (root / "eval" / "README.md").read_text("utf-8"), re.DOTALL)
     save_collection(tmp_path / "my-collection", ("test",))
     for name in ("splade-tiny", "learned_sparse_home/checkpoints/my-splade"):
         assert name in text
         shutil.copytree(tiny_bert, tmp_path / name)
-    toy = Toy(tmp_path, tmp_path, server)
+    toy = Toy(tmp_path, tmp_path)
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     toy.start("eval.reproduce", "--matrix", "mine.yaml", "--output", "results", "--threads", "1")
     cells = toy.results_json()["cells"]
@@ -145,7 +144,15 @@ def test_a_second_run_does_nothing(done: Toy) -> None:
     before, results = done.times(), (done.results / "results.json").read_bytes()
     lines = done.run()
     assert re.search(r"2 cells, (\d+) steps, \1 done; about 0 MB of ", lines[0])
-    assert [line.partition(" ")[0] for line in lines[1:]] == ["written:", "next:"]
+    assert [line.partition(" ")[0] for line in lines[1:]] == [
+        "2",
+        "row",
+        "---------------",
+        "BM25",
+        "tiny",
+        "written:",
+        "next:",
+    ]
     assert done.times() == before
     assert (done.results / "results.json").read_bytes() == results
     listed = done.run("--dry-run")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("tmp_home")
 
 def step(name: str, *needs: Step, **settings: object) -> Step:
     defaults = {"kind": "search", "module": "nothing", "arguments": ("--name", name), "writes": (home() / name,)}
-    return Step(title=name, name=name, needs=needs, **{**defaults, **settings})  # type: ignore[arg-type]
+    return Step(name=name, needs=needs, **{**defaults, **settings})  # type: ignore[arg-type]
 
 
 class StandIn:
@@ -30,8 +30,8 @@ class StandIn:
         self.broken, self.ran = set(broken), list[str]()
 
     def __call__(self, step: Step) -> str | None:
-        self.ran.append(step.title)
-        if step.title in self.broken:
+        self.ran.append(step.name)
+        if step.name in self.broken:
             return "it broke"
         for path in step.writes:
             path.write_text(step.key, encoding="utf-8")
@@ -57,7 +57,8 @@ def test_a_step_that_is_done_is_skipped(progress: pytest.LogCaptureFixture) -> N
     run(steps, execute)
     assert execute.ran == ["first", "second"]
     assert progress.messages == [
-        "[0/2] first ...", "[1/2] first: 0.0 s", "[1/2] second ... (about 0 s left)", "[2/2] second: 0.0 s"
+        "[0/2] search first ...", "[1/2] search first: 0.0 s", "[1/2] search second ... (about 0 s left)",
+        "[2/2] search second: 0.0 s",
     ]  # fmt: skip
     progress.clear()
     run(steps, execute)
@@ -160,8 +161,8 @@ def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture
     execute = StandIn("broken")
     done = run(steps, execute)
     assert execute.ran == ["broken", "fine", "after fine"]
-    assert {step.title for step in done.failed} == {"broken", "dependent"}
-    assert "[0/4] broken: FAILED\nit broke" in progress.messages
+    assert {step.name for step in done.failed} == {"broken", "dependent"}
+    assert "[0/4] search broken: FAILED\nit broke" in progress.messages
     assert status_of(steps[:2]) == ("failed", "it broke")
     assert status_of(steps[2:]) == ("done", None)
     assert status_of([step("another")]) == ("absent", None)
@@ -188,11 +189,11 @@ def test_steps_run_in_parallel_except_costs() -> None:
     running_counts: list[int] = []
 
     def execute(step: Step) -> str | None:
-        running.add(step.title)
+        running.add(step.name)
         if step.kind != "costs":
             barrier.wait(timeout=20)
         running_counts.append(len(running))
-        running.discard(step.title)
+        running.discard(step.name)
         return StandIn()(step)
 
     costs = [step(f"costs {n}", kind="costs") for n in range(2)]
@@ -227,7 +228,7 @@ def test_the_time_left_is_that_of_finished_steps_of_the_same_kind(progress: pyte
         progress.clear()
         with pytest.raises(RuntimeError):
             run(steps, raising, jobs)
-        assert progress.messages[0] == f"[2/6] search 1 ... (about {expected} left)"
+        assert progress.messages[0] == f"[2/6] search search 1 ... (about {expected} left)"
 
 
 def raising(_: Step) -> str | None:
@@ -239,7 +240,7 @@ def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "free_bytes", lambda: 2_000_000)
     assert check_disk_space(steps).startswith("about 1 MB of 2 MB free in ")
     monkeypatch.setattr(runner, "free_bytes", lambda: 1_000_000)
-    with pytest.raises(LearnedSparseError, match="1 MB are needed and 1 MB are free, most for encoded"):
+    with pytest.raises(LearnedSparseError, match="1 MB are needed and 1 MB are free, most for search encoded"):
         check_disk_space(steps)
 
 

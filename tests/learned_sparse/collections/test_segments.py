@@ -109,18 +109,13 @@ def test_a_segment_is_not_cut_for_its_expansion(tmp_path: Path, monkeypatch: pyt
     ("options", "message"),
     [
         ("--segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
-        ("--segment-length 3 --segment-delimiter=-0", "without white space and digits"),
-        (
-            "--segment-length 3 --segments sum --segment-delimiter %",
-            "documents keep their ids; omit --segment-delimiter",
-        ),
         ("--segment-overlap 1", "need --segment-length"),
         ("--segment-length 3 --queries", "for documents"),
     ],
 )
 def test_invalid_options_are_errors(options: str, message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
-        parse_arguments(["--model", "m", "--collection", "c", *options.split()])
+        parse_arguments(["--checkpoint", "m", "--collection", "c", *options.split()])
 
 
 def test_a_long_word_is_a_segment_and_overlaps_still_advance() -> None:

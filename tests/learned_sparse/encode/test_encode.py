@@ -146,7 +146,7 @@ def test_default_folders_are_below_home(
         return load_collection(str(toy), data=data)
 
     monkeypatch.setattr(collection, "load_collection", load_toy)  # smaller than pydoc
-    with pytest.raises(LearnedSparseError, match=r"no model 'sparterm' .*eval.demo --models sparterm.* --checkpoint"):
+    with pytest.raises(LearnedSparseError, match=r"no model 'sparterm' .*--matrix demo --row sparterm.* --checkpoint"):
         main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
     assert main(["--model", "sparterm"]) == 0

@@ -45,10 +45,10 @@ def encode(corpus: Path, out: Path, *more: str) -> Manifest:
 def interrupt(monkeypatch: pytest.MonkeyPatch, corpus: Path, out: Path) -> dict[str, bytes]:
     """Encode until the third part; the files of the first two."""
 
-    def stop_at_third(path: Path, *, compress: bool) -> Any:
+    def stop_at_third(path: Path) -> Any:
         if path.name == "part-00002.jsonl":
             raise KeyboardInterrupt
-        return open_part(path, compress=compress)
+        return open_part(path)
 
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "open_part", stop_at_third)

@@ -211,9 +211,8 @@ def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) ->
     [
         (["--with", "bm25", "--segment-length", "9"], "omit --segment-length"),
         (["--with", "vectors"], "documents are encoded --with bm25"),
-        (["--alpha", "0.3"], "--alpha: only with --queries"),
         (["--with", "toy", "--queries"], "toy: "),
-        (["--with", "bm25", "--queries", "--alpha", "2"], "from 0 to 1"),
+        (["--with", "bm25", "--queries", "--set", "hybrid_alpha=2"], "from 0 to 1"),
     ],
 )
 def test_options_that_do_not_fit(encoded: Path, options: list[str], message: str) -> None:

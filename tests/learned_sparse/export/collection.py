@@ -37,10 +37,10 @@ def lines(path: Path) -> list[str]:
     return path.read_text("utf-8").split("\n")[:-1]
 
 
-def save(folder: Path, vectors: Vectors = VECTORS) -> tuple[Path, Path]:
+def save(folder: Path, vectors: Vectors = VECTORS, queries: Vectors = QUERIES) -> tuple[Path, Path]:
     """Folders of encoded documents, in two files, and of encoded queries."""
     write_folder(folder / "vectors", vectors)
-    batch = SparseBatch.from_dicts(list(QUERIES.values()), dtype="int32")
+    batch = SparseBatch.from_dicts(queries.values(), dtype="int32")
     (folder / "queries").mkdir()
-    write_queries(folder / "queries", [Query(name, name) for name in QUERIES], batch, LuceneTerms(batch.terms))
+    write_queries(folder / "queries", [Query(name, name) for name in queries], batch, LuceneTerms(batch.terms))
     return folder / "vectors", folder / "queries"

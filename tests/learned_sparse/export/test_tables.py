@@ -3,101 +3,58 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
-from learned_sparse.export import documents
 from learned_sparse.export.exporting import export_vectors
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
-from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
+from tests.learned_sparse.export.collection import QUERIES, VECTORS, lines, save
 
-Rows = Iterable[tuple[str, Any, Any]]
-"""Id, term numbers and impacts."""
-
-
-def parquet_rows(folder: Path) -> Sequence[Rows]:
-    parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (the extra parquet)")
-    tables = [parquet.read_table(folder / f"{name}.parquet").to_pylist() for name in ("documents", "queries")]
-    return [[(row["id"], row["terms"], row["impacts"]) for row in table] for table in tables]
-
-
-def array_rows(folder: Path) -> Sequence[Rows]:
-    sides = []
-    for side in ("doc", "query"):
-        arrays = np.load(folder / side / f"{side}-embeddings.npz", allow_pickle=False)
-        matrix = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]))
-        rows = [matrix[[number]].tocoo() for number in range(matrix.shape[0])]
-        ids = lines(folder / side / f"{side}-ids.txt")
-        sides.append([(name, row.col, row.data) for name, row in zip(ids, rows, strict=True)])
-    return sides
-
-
-def qdrant_rows(folder: Path) -> Sequence[Rows]:
-    collection = json.loads((folder / "collection.json").read_bytes())
-    assert collection == {"vectors": {}, "sparse_vectors": {"impacts": {}}}
-    points = [point for file in parts(folder, "points-*.json") for point in json.loads(file.read_bytes())["points"]]
-    assert [point["id"] for point in points] == list(range(200))
-    empty: dict[str, list[int]] = {"indices": [], "values": []}
-    vectors = [(point["payload"]["id"], point["vector"].get("impacts", empty)) for point in points]
-    bodies = [(line["id"], line["body"]) for line in map(json.loads, lines(folder / "queries.jsonl"))]
-    assert {(body["using"], body["limit"]) for _, body in bodies} == {("impacts", 1000)}
-    sides = (vectors, [(name, body["query"]) for name, body in bodies])
-    return [[(name, vector["indices"], vector["values"]) for name, vector in side] for side in sides]
+SMALL: Vectors = {"d\\1": {"hives": 3, "##s": 200}, "d2": {}, "é": {"hives": 1}}
+SMALL_QUERIES: Vectors = {"q1": {"hives": 2, "nowhere": 1}, "none": {}}
+FILES = {
+    "qdrant": {
+        "vocabulary.txt": "##s\nhives\n",
+        "collection.json": '{"vectors":{},"sparse_vectors":{"impacts":{}}}\n',
+        "points-00000.json": '{"points":[{"id":0,"vector":{"impacts":{"indices":[0,1],"values":[200,3]}},'
+        '"payload":{"id":"d\\\\1"}},{"id":1,"vector":{},"payload":{"id":"d2"}},'
+        '{"id":2,"vector":{"impacts":{"indices":[1],"values":[1]}},"payload":{"id":"é"}}]}\n',
+        "queries.jsonl": '{"id":"q1","body":{"query":{"indices":[1],"values":[2]},"using":"impacts","limit":1000,'
+        '"with_payload":true}}\n{"id":"none","body":{"query":{"indices":[],"values":[]},"using":"impacts","limit":1000,'
+        '"with_payload":true}}\n',
+    },
+    "pgvector": {
+        "schema.sql": "CREATE EXTENSION IF NOT EXISTS vector;\n"
+        "CREATE TABLE documents (id text PRIMARY KEY, impacts sparsevec(2) NOT NULL);\n",
+        "documents-00000.tsv": "d\\\\1\t{1:200,2:3}/2\nd2\t{}/2\né\t{2:1}/2\n",
+        "queries.sql": "PREPARE search (sparsevec) AS\n"
+        "SELECT id, -(impacts <#> $1) AS score FROM documents WHERE impacts <#> $1 < 0\n"
+        'ORDER BY impacts <#> $1, id COLLATE "C" LIMIT 1000;\n'
+        "EXECUTE search ('{2:2}/2'); -- q1\nEXECUTE search ('{}/2'); -- none\n",
+    },
+    "lsr-benchmark": {"doc/doc-ids.txt": "d\\1\nd2\né\n", "query/query-ids.txt": "q1\nnone\n"},
+    "parquet": {"vocabulary.txt": "##s\nhives\n"},
+}
+"""Text files of ``SMALL`` in each format; ``test_engines.py`` loads those of a larger collection."""
 
 
-def pgvector_rows(folder: Path) -> Sequence[Rows]:
-    """Indices of a sparsevec begin at 1."""
-    size = len(lines(folder / "vocabulary.txt"))
-    assert f"impacts sparsevec({size})" in (folder / "schema.sql").read_text("utf-8")
-    rows = [line.split("\t") for file in parts(folder, "documents-*.tsv") for line in lines(file)]
-    queries = re.findall(r"EXECUTE search \('(.*)'\); -- (.*)\n", (folder / "queries.sql").read_text("utf-8"))
-    sides = [(name.replace("\\\\", "\\"), text) for name, text in rows], [(name, text) for text, name in queries]
-
-    def parse(name: str, text: str) -> tuple[str, list[int], list[int]]:
-        match = re.fullmatch(rf"\{{([0-9:,]*)\}}/{size}", text)
-        assert match is not None
-        entries = [entry.split(":") for entry in match[1].split(",") if entry]
-        return name, [int(number) - 1 for number, _ in entries], [int(impact) for _, impact in entries]
-
-    return [[parse(*pair) for pair in side] for side in sides]
-
-
-def parts(folder: Path, pattern: str) -> list[Path]:
-    """Files of a request each."""
-    files = sorted(folder.glob(pattern))
-    assert len(files) > 2
-    assert max(file.stat().st_size for file in files) <= documents.MAX_BYTES
-    return files
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("parquet", parquet_rows), ("qdrant", qdrant_rows), ("pgvector", pgvector_rows), ("lsr-benchmark", array_rows),
-    ],
-)  # fmt: skip
-def test_rows_by_format(
-    name: str,
-    rows: Callable[[Path], Sequence[Rows]],
-    encoded: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(documents, "MAX_BYTES", 5_000)
-    record = export_vectors(name, tmp_path / "out", vectors=[encoded[0]], queries=encoded[1])
-    terms = lines(tmp_path / "out/vocabulary.txt")
-    sides: tuple[Vectors, Vectors] = (VECTORS, KNOWN)
-    for read, vectors in zip(rows(tmp_path / "out"), sides, strict=True):
-        read = list(read)
-        assert all(list(numbers) == sorted(numbers) for _, numbers, _ in read)
-        assert {id: dict(zip((terms[n] for n in numbers), i, strict=True)) for id, numbers, i in read} == vectors
-    assert record["query_terms"] == sum(map(len, KNOWN.values()))
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_a_small_collection(name: str, tmp_path: Path) -> None:
+    vectors, queries = save(tmp_path, SMALL, SMALL_QUERIES)
+    export_vectors(name, tmp_path / "out", vectors=[vectors], queries=queries)
+    assert {file: (tmp_path / "out" / file).read_text("utf-8") for file in FILES[name]} == FILES[name]
+    if name == "lsr-benchmark":
+        arrays = np.load(tmp_path / "out/doc/doc-embeddings.npz", allow_pickle=False)
+        rows = {key: arrays[key].tolist() for key in ("indptr", "indices", "data")}
+        assert rows == {"indptr": [0, 2, 2, 3], "indices": [0, 1, 1], "data": [200, 3, 1]}
+    elif name == "parquet":
+        parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (the extra parquet)")
+        columns = parquet.read_table(tmp_path / "out/documents.parquet").to_pydict()
+        assert columns == {"id": list(SMALL), "terms": [[0, 1], [], [1]], "impacts": [[200, 3], [], [1]]}
+        assert parquet.read_table(tmp_path / "out/queries.parquet").to_pydict()["impacts"] == [[2], []]
 
 
 def test_queries_alone_by_the_terms_of_their_documents(encoded: tuple[Path, Path], tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_verify_reports_each_difference(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": 1}, "sum of impacts: 230 in the files, 40 in the index"),
+        ({"a": 1}, "total impacts: 230 in the files, 40 in the index"),
         ({"c": 1}, "postings: 40 in .*, 60 in the index"),
     ],
 )
@@ -135,7 +135,7 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
     assert build_bm25_index(documents, tmp_path / "index", threads=2) == 2
     assert set(every_document_frequency(tmp_path / "index")) == {"hive", "itch", "wing", "naïv", "☃"}
     for other, message in (
-        ([documents[0], documents[0]], "1 documents repeat an id"),
+        ([documents[0], documents[0]], "distinct ids: 2 in the files, 1 in the index; give each"),
         ([Document("d 1", "x")], "a TREC run cannot hold; rename"),
         ([], "no documents to index"),
     ):

@@ -15,7 +15,7 @@ from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.index.build import build_bm25_index
-from learned_sparse.serve import content
+from learned_sparse.inspect import inspection
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, Judged, Texts, open_systems
 from learned_sparse.serve.guard import configured
@@ -45,7 +45,7 @@ def toy_content(folder: Path) -> Generator[Content]:
     collection = load_collection(folder / "toy")
     texts = Texts(collection.documents())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(content, "load_encoder", load_explaining)
+        patch.setattr(inspection, "load_encoder", load_explaining)
         opened = open_systems({"words": index, AGAIN: index, "bm25": folder / "bm25"}, texts.get)
         yield Content(systems=opened, text_of=texts.get, judged=Judged(collection, "test"), notes=[f"note {SCRIPT}"])
         for system in opened.values():

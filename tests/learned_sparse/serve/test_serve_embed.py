@@ -12,9 +12,10 @@ from fastapi.testclient import TestClient
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.encoder import Side, encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.inspect.inspection import encoder_cache
 from learned_sparse.serve import embed
 from learned_sparse.serve.api import create_app
-from learned_sparse.serve.content import Content, Encoders
+from learned_sparse.serve.content import Content
 from tests.tiny_models import TEXTS
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -39,7 +40,7 @@ def folders(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 @pytest.fixture(scope="module")
 def content(folders: dict[str, Path]) -> Content:
-    loaders = {name: partial(Encoders().load, str(folder), dtype="fp32") for name, folder in folders.items()}
+    loaders = {name: partial(encoder_cache(), str(folder), dtype="fp32") for name, folder in folders.items()}
     return Content(systems={}, checkpoints={**loaders, "broken": refuse})
 
 
