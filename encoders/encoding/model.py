@@ -232,7 +232,7 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
             table=None if module.table is None else QUERY_WEIGHTS,
             excluded=module.excluded,
             scoring=family.scoring(settings),
-            scale=family.scale(settings, side),
+            scale=quantizer.scale if (quantizer := family.quantizer(settings, side)) else None,
             changeable=tuple(sorted(family.changeable)),
             query_only_settings=tuple(sorted(family.query_only_settings)),
         )

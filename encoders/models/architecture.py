@@ -256,16 +256,12 @@ class Architecture(ABC, Generic[S]):
             return self.network_side(settings, side, towers, vocabulary)
         return BagOfWords(vocabulary, *bag, towers.get(QUERY_WEIGHTS))
 
-    def scale(self, settings: S, side: Side) -> float | None:
-        """Factor from weights to impacts: counts are whole numbers, a table has weights of about 1."""
-        bag = self.query_bag(settings) if side == "query" else None
-        if bag is None:
-            return self.network_scale(settings)
-        return 100.0 if bag[0] in TABLE_WEIGHTINGS else 1.0
-
     def quantizer(self, settings: S, side: Side) -> Quantizer | None:
-        """The quantiser of a side; None if it has to be calibrated first."""
-        scale = self.scale(settings, side)
+        """The quantiser of a side, None if it has to be calibrated: counts are whole numbers, a table is about 1."""
+        bag = self.query_bag(settings) if side == "query" else None
+        if bag is not None:
+            return Quantizer(100.0 if bag[0] in TABLE_WEIGHTINGS else 1.0)
+        scale = self.network_scale(settings)
         return None if scale is None else Quantizer(scale)
 
     def changed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -31,6 +31,7 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 if TYPE_CHECKING:
     from encoders.training.recipe import Stage
 
+COMPONENTS = ("weighting", "expansion")
 MIN_FREQUENCY = 0.05
 """Smallest share of documents that is recorded, so the smallest gamma of a finished model; the paper tries 0.1 to
 0.9."""
@@ -198,7 +199,19 @@ class SpaDE(nn.Module):
         super().__init__()
         allowed = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
         self.pruning = TermPruning(vocabulary, allowed, settings.frequencies, settings.gamma)
-        unpruned = {name: _COMPONENTS[name](settings, towers[name], vocabulary) for name in _names(settings)}
+        unpruned: dict[str, nn.Module] = {}
+        if settings.components != "expansion":
+            unpruned["weighting"] = TokenWeights(
+                towers["weighting"],
+                vocabulary,
+                repeats=settings.repeats,
+                activation=settings.weighting_activation,
+                special_tokens=settings.bow_special_tokens,
+                separators=settings.weighting_separators,
+                expanded=settings.expanded != "expansion",
+            )
+        if settings.components != "weighting":
+            unpruned["expansion"] = Expansion(settings, towers["expansion"], vocabulary)
         self.components = nn.ModuleDict({name: Pruned(part, self.pruning) for name, part in unpruned.items()})
         """``weighting`` and ``expansion``, each without its factor of Eq. 10."""
         self._factors = _factors(settings.alpha) if len(unpruned) > 1 else dict.fromkeys(unpruned, 1.0)
@@ -251,26 +264,8 @@ def query_nll(queries: Tensor, positives: Tensor) -> Tensor:
     return -(queries * functional.log_softmax(positives, dim=1)).sum(dim=1)
 
 
-def _weighting(settings: SpaDESettings, tower: Any, vocabulary: Vocabulary) -> nn.Module:
-    return TokenWeights(
-        tower,
-        vocabulary,
-        repeats=settings.repeats,
-        activation=settings.weighting_activation,
-        special_tokens=settings.bow_special_tokens,
-        separators=settings.weighting_separators,
-        expanded=settings.expanded != "expansion",
-    )
-
-
-_COMPONENTS: Mapping[str, Callable[[SpaDESettings, Any, Vocabulary], nn.Module]] = {
-    "weighting": _weighting,
-    "expansion": Expansion,
-}
-
-
 def _names(settings: SpaDESettings) -> tuple[str, ...]:
-    return tuple(_COMPONENTS) if settings.components == "both" else (settings.components,)
+    return COMPONENTS if settings.components == "both" else (settings.components,)
 
 
 def _factors(alpha: float) -> dict[str, float]:

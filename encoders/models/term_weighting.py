@@ -21,10 +21,9 @@ from encoders.models.architecture import (
     Weighting,
     check_weighting,
 )
-from encoders.models.objectives import Labels, Objective, Tokens
+from encoders.models.objectives import Labels, Objective, Tokens, check_objective
 from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
     from encoders.training.recipe import Stage
@@ -264,8 +263,7 @@ class DeepCTArchitecture(Architecture[DeepCTSettings]):
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
         """``term_recall`` only."""
-        if stage.objective != "term_recall":
-            raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
+        check_objective(stage, "term_recall")
         return TermRecall(cast("RecallWeights", weighers.document))
 
 

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
-from encoders.models import architecture_named
+from encoders.models import SIDES, architecture_named
 from encoders.models.objectives import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
-from encoders.training.recipe import SIDES, Stage
+from encoders.training.recipe import Stage
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
@@ -27,41 +27,39 @@ if TYPE_CHECKING:
     from encoders.models.spade import SpaDE
     from encoders.training.spade import Pruner
 
-_KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-
 Outputs = dict[str, Tensor]
 
 
-def make_learner(stage: Stage, session: Session) -> Learner:
-    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
-    session.use_settings(stage)
-    if stage.options.pruning is None and stage.options.cotraining is None:
-        return Learner(stage, session)
-    from encoders.training.spade import CoLearner, Pruner
-
-    document = cast("SpaDE", session.model.weighers.document)
-    pruner = None if stage.options.pruning is None else Pruner(stage.options.pruning, document, session.sum)
-    return (Learner if stage.options.cotraining is None else CoLearner)(stage, session, pruner)
-
-
 class Learner:
-    """Forward passes, gradients and updates of one stage, of the whole model or of components."""
+    """The model of a session under one stage: forward passes, gradients and updates of it, or of its components."""
 
-    def __init__(
-        self, stage: Stage, session: Session, pruner: Pruner | None = None, components: Sequence[str] = ()
-    ) -> None:
-        """``components`` that the stage trains in turns, with one optimizer, which skips those without gradient."""
-        self.stage, self.pruner, self._session, model = stage, pruner, session, session.model
-        names: Sequence[str | None] = components or (stage.component,)
+    def __init__(self, stage: Stage, session: Session) -> None:
+        """Give the model the settings of ``stage``, and make a fresh optimizer. Co-training has two objectives."""
+        session.use_settings(stage)
+        self.stage, self.session, model, options = stage, session, session.model, stage.options
+        names: tuple[str | None, ...] = (stage.component,)
+        if options.cotraining is not None:
+            from encoders.models.spade import COMPONENTS
+
+            names = COMPONENTS
         self.objectives = {name: make_objective(replace(stage, component=name), model) for name in names}
         # the trained part is validated, and mines negatives, only if it ranks
         self.ranks = all(objective.ranks for objective in self.objectives.values())
         trained = [trained_parameters(model, name, objective) for name, objective in self.objectives.items()]
         self.parameters = list(dict.fromkeys(itertools.chain(*trained)))
         self.optimizer = begin_stage(stage, model, self.parameters)
+        self.pruner: Pruner | None = None
+        if options.pruning is not None:
+            from encoders.training.spade import Pruner
+
+            self.pruner = Pruner(options.pruning, cast("SpaDE", model.weighers.document), session.sum)
 
     def step(self, batch: StepBatch) -> dict[str, float]:
         """Train on ``batch``; returns the values to log. A pruner counts the documents of the forward passes."""
+        if self.stage.options.cotraining is not None:
+            from encoders.training.spade import cotrain
+
+            return cotrain(self, batch, self.stage.options.cotraining)
         with self.counting():
             return self.update(batch.step, batch.updates[0], self.stage.component)
 
@@ -74,7 +72,7 @@ class Learner:
 
         The share of lambda in force is ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
         """
-        stage, session, objective, log = self.stage, self._session, self.objectives[component], dict[str, Tensor]()
+        stage, session, objective, log = self.stage, self.session, self.objectives[component], dict[str, Tensor]()
         labels = labels_of(update.examples)
         ramps = {side: min(1.0, (step + 1) / max(1, stage.ramp_steps(side))) ** 2 for side in SIDES}
 
@@ -108,7 +106,7 @@ class Learner:
 
     def outputs(self, component: str | None, micro: MicroBatch) -> Outputs:
         """Outputs of one forward pass."""
-        with autocast(self._session.precision, self._session.device):  # the weights stay float32
+        with autocast(self.session.precision, self.session.device):  # the weights stay float32
             return self.objectives[component].outputs(micro.queries, micro.documents)
 
 
@@ -165,7 +163,8 @@ def make_optimizer(
         for (rate, decays), group in groups.items()
     ]
     # fused: one pass over each parameter, and no copies of all of them
-    return _KINDS[stage.optimizer](described, lr=stage.learning_rate, fused=True)
+    kind = torch.optim.Adam if stage.optimizer == "adam" else torch.optim.AdamW
+    return kind(described, lr=stage.learning_rate, fused=True)
 
 
 def learning_rate_share(stage: Stage, step: int) -> float:

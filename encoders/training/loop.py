@@ -26,14 +26,13 @@ from encoders.training.data.batches import Batches
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source, sample_documents, sample_texts
 from encoders.training.data.texts import TextStores, if_main
-from encoders.training.learner import learning_rate_share, make_learner
+from encoders.training.learner import Learner, learning_rate_share
 from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
 from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
 from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, locked, sha256, write_json
-from learned_sparse.jsonvector.manifest import versions
 
 _logger = logging.getLogger(__name__)
 
@@ -145,9 +144,8 @@ class Training:
                 fingerprints[f"data.{number}.run"] = sha256(part.source.run)
         if self._validator is not None:
             fingerprints["validation"] = self._validator.fingerprint()
-        computed_by = {**versions(), "precision": session.precision}
-        folder.check_data(progress, fingerprints, computed_by)
-        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=computed_by)
+        folder.check_data(progress, fingerprints)
+        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints)
         if recipe.idf_bias or QUERY_WEIGHTS in session.model.towers:
             session.start_from(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
         for stage in recipe.stages:
@@ -204,10 +202,8 @@ class Training:
             done = self._progress
             if number > done.stage:  # scores of different stages are not comparable
                 self._load_best()
-                self._progress = Progress(
-                    stage=number, steps_before=done.steps_before + done.step, seconds=done.seconds,
-                    recipe=done.recipe, data=done.data, versions=done.versions,
-                )  # fmt: skip
+                kept: dict[str, Any] = {"seconds": done.seconds, "recipe": done.recipe, "data": done.data}
+                self._progress = Progress(stage=number, steps_before=done.steps_before + done.step, **kept)
             if not self._stage(stages[number], resumed):
                 break
             resumed = None
@@ -226,7 +222,7 @@ class Training:
         """Train ``stage`` from the current step, and from the state ``resumed``; returns whether it was completed."""
         recipe, session, progress = self._recipe, self._session, self._progress
         interval = stage.validate_every or (recipe.validation.every if recipe.validation else stage.steps)
-        self._learner = learner = make_learner(stage, session)
+        self._learner = learner = Learner(stage, session)
         if recipe.negatives_of(stage) != self._negatives.settings:
             self._negatives = NegativeSampler(recipe.negatives_of(stage), self._sources, self._folder.mined)
         if resumed is not None:
@@ -245,11 +241,7 @@ class Training:
                 )
                 progress.mined_at = start
                 self._log({"mined queries": searched})
-            batches = Batches(
-                self._negatives.examples(), stage, session.model.tokenizer, recipe.max_length, seed=recipe.seed,
-                number=progress.stage, process=session.process_index, processes=session.num_processes,
-                device=session.device,
-            )  # fmt: skip
+            batches = Batches(self._negatives.examples(), stage, session, progress.stage)
             for batch in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
                 values = learner.step(batch)
                 progress.step = step = batch.step + 1

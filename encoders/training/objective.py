@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from encoders.encoding.model import LoadedModel
-from encoders.models import architecture_named
+from encoders.models import SIDES, architecture_named
 from encoders.models.architecture import TermWeighers
 from encoders.models.objectives import Labels, Objective, Tokens
-from encoders.training.recipe import SIDES, Distillation, Rank, Regularizer, Stage
+from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

@@ -21,7 +21,7 @@ from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
+from learned_sparse.core.settings import parse, parse_changes, read_yaml
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 to_mapping = as_json
@@ -366,28 +366,13 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.yaml") if not path.name.startswith("_"))
 
 
-_RENAMED = {
-    "head_learning_rate": "learning_rates: {head: RATE}",
-    "quantization": "bits: BITS",
-    "triples": "examples: FILE.tsv",
-    "schedule": "gamma: [FIRST, ..., LAST]",
-}
-"""Keys of earlier versions that resemble another key of today."""
-
-
 def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> Recipe:
     """The recipe ``name`` (one of ``recipe_names()``, or a YAML file), completed by ``resolved``.
 
     ``changes`` set single values of the completed recipe, with dots between levels and numbers for list entries.
     ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
     """
-    try:
-        return parse(Recipe, recipe_values(name, changes=changes, data=data), str(_path(str(name), Path())))
-    except LearnedSparseError as error:
-        for key, new in _RENAMED.items():
-            if f"unknown key {key!r}" in str(error):
-                raise LearnedSparseError(f"{str(error).partition(';')[0]}; write {new}") from None
-        raise
+    return parse(Recipe, recipe_values(name, changes=changes, data=data), str(_path(str(name), Path())))
 
 
 def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
@@ -395,12 +380,7 @@ def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str
     values = resolved(_path(str(name), Path()))
     if data:
         values["data"] = [data_source(spelling) for spelling in data]
-    for change in changes if not isinstance(changes, Mapping) else ():
-        key, equals, text = change.partition("=")
-        if not equals:
-            raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
-        _change(values, key, read_yaml_text(text, f"--set {change}"))
-    for key, value in changes.items() if isinstance(changes, Mapping) else ():
+    for key, value in (changes if isinstance(changes, Mapping) else parse_changes(changes)).items():
         _change(values, key, value)
     return values
 

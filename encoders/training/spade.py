@@ -4,70 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from encoders.models.spade import SpaDE
+from encoders.models.spade import COMPONENTS, SpaDE
 from encoders.training.data.batches import StepBatch, labels_of
-from encoders.training.learner import Learner
-from encoders.training.recipe import CoTraining, Pruning, Stage
-from encoders.training.session import Session, evaluating
+from encoders.training.recipe import CoTraining, Pruning
+from encoders.training.session import evaluating
 
-COMPONENTS = ("weighting", "expansion")
+if TYPE_CHECKING:
+    from encoders.training.learner import Learner
 
 
-class CoLearner(Learner):
-    """Co-training: examples that are hard for one component train the other.
+def cotrain(learner: Learner, batch: StepBatch, settings: CoTraining) -> dict[str, float]:
+    """Select from ``batch`` and update both components; returns the values to log, by component and over both.
 
-    A step selects examples for both components, then updates both. The schedules of the stage run over selections.
+    Examples that are hard for one component train the other. A step selects examples for both, then updates both. A
+    pruner counts documents while all examples are looked at, not while the selected ones train. Without selection both
+    train on everything in turns, so that documents are counted for both at once.
     """
-
-    def __init__(self, stage: Stage, session: Session, pruner: Pruner | None) -> None:
-        super().__init__(stage, session, pruner, COMPONENTS)
-        self._settings = stage.options.cotraining or CoTraining()
-
-    def step(self, batch: StepBatch) -> dict[str, float]:
-        """Select from ``batch`` and update both components; returns the values to log, by component and over both.
-
-        A pruner counts documents while all examples are looked at, not while the selected ones train. Without selection
-        both train on everything in turns, so that documents are counted for both at once.
-        """
-        logs: list[dict[str, float]] = []
-        if self._settings.share < 1:
-            losses = self._losses(batch)
-            for name, own, others in zip(COMPONENTS, losses, reversed(losses), strict=True):
-                selected = [batch.examples[index] for index in hardest(others, self._settings.selected)]
-                values = _averaged([self.update(batch.step, update, name) for update in batch.cut(selected)])
-                logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
-        else:
-            steps = []
-            for update in batch.updates:
-                with self.counting():
-                    steps.append([self.update(batch.step, update, name) for name in COMPONENTS])
-            logs += [_averaged(of_component) for of_component in zip(*steps, strict=True)]
-        named = {
-            f"{name}_{key}": value
-            for name, values in zip(COMPONENTS, logs, strict=True)
-            for key, value in values.items()
-        }
-        return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
-
-    def _losses(self, batch: StepBatch) -> list[Tensor]:
-        """The losses of each component on all examples, without dropout; a query is ranked against its update."""
-        losses: list[list[Tensor]] = [[] for _ in COMPONENTS]
+    logs: list[dict[str, float]] = []
+    if settings.share < 1:
+        losses = _losses(learner, batch)
+        for name, own, others in zip(COMPONENTS, losses, reversed(losses), strict=True):
+            selected = [batch.examples[index] for index in hardest(others, settings.selected)]
+            values = _averaged([learner.update(batch.step, update, name) for update in batch.cut(selected)])
+            logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
+    else:
+        steps = []
         for update in batch.updates:
-            with evaluating(self._session.model.weighers), torch.no_grad(), self.counting():
-                for (component, objective), of_component in zip(self.objectives.items(), losses, strict=True):
-                    parts = [self.outputs(component, micro) for micro in update.micro_batches]
-                    outputs = {
-                        name: torch.cat(self._session.gather(torch.cat([part[name] for part in parts])))
-                        for name in parts[0]
-                    }
-                    values = objective.losses(outputs, labels_of(update.examples)).values()
-                    of_component.append(torch.stack(list(values)).sum(dim=0))
-        return [torch.cat(of_component) for of_component in losses]
+            with learner.counting():
+                steps.append([learner.update(batch.step, update, name) for name in COMPONENTS])
+        logs += [_averaged(of_component) for of_component in zip(*steps, strict=True)]
+    named = {
+        f"{name}_{key}": value for name, values in zip(COMPONENTS, logs, strict=True) for key, value in values.items()
+    }
+    return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
+
+
+def _losses(learner: Learner, batch: StepBatch) -> list[Tensor]:
+    """The losses of each component on all examples, without dropout; a query is ranked against its update."""
+    losses: list[list[Tensor]] = [[] for _ in COMPONENTS]
+    for update in batch.updates:
+        with evaluating(learner.session.model.weighers), torch.no_grad(), learner.counting():
+            for (component, objective), of_component in zip(learner.objectives.items(), losses, strict=True):
+                parts = [learner.outputs(component, micro) for micro in update.micro_batches]
+                outputs = {
+                    name: torch.cat(learner.session.gather(torch.cat([part[name] for part in parts])))
+                    for name in parts[0]
+                }
+                values = objective.losses(outputs, labels_of(update.examples)).values()
+                of_component.append(torch.stack(list(values)).sum(dim=0))
+    return [torch.cat(of_component) for of_component in losses]
 
 
 def hardest(losses: Tensor, count: int) -> list[int]:

@@ -29,9 +29,8 @@ from learned_sparse.core.settings import parse
 
 _logger = logging.getLogger(__name__)
 
-_FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
-_LOCATIONS = {"collection", "topics", "qrels", "examples", "run", "scores", "expanded"}
-"""Settings of data and validation that say where texts are; fingerprints compare the contents."""
+_FREE = {"log_every", "save_every", "model", "data"}
+"""Settings that may change when a run is resumed: they affect no weights, or fingerprints compare what they name."""
 _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 """Logged values that the progress bar shows, and their formats."""
 
@@ -54,7 +53,6 @@ class Progress:
     seconds: float = 0.0
     recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
     data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the libraries that computed the last steps
 
     @property
     def steps(self) -> int:
@@ -97,20 +95,14 @@ class RunFolder:
             )
         return progress
 
-    def check_data(self, progress: Progress, fingerprints: Mapping[str, str], versions: Mapping[str, str]) -> None:
-        """Raise if a run is resumed on other data; warn if it is resumed with other libraries or another precision."""
-        if not progress.data:
-            return
-        if changed := sorted(name for name, value in fingerprints.items() if progress.data.get(name) != value):
+    def check_data(self, progress: Progress, fingerprints: Mapping[str, str]) -> None:
+        """Raise if a run is resumed on other data."""
+        names = {*fingerprints, *progress.data} if progress.data else set()
+        if changed := sorted(name for name in names if progress.data.get(name) != fingerprints.get(name)):
             raise LearnedSparseError(
                 f"{self.path}: the training data have changed since the run began ({', '.join(changed)}); "
                 "--overwrite starts again"
             )
-        if lines := differences(progress.versions, versions):
-            _logger.warning(
-                "%s: resumed with other versions (%s): the weights may differ from those of an undisturbed run",
-                self.path, "; ".join(lines),
-            )  # fmt: skip
 
     def start(self, *, overwrite: bool) -> None:
         """Remove an earlier run, with ``overwrite`` or without a state, once recipe and data are known to be right."""
@@ -142,9 +134,7 @@ class RunFolder:
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """What a resumed run has in common with its beginning, besides the contents of what it reads."""
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FREE}
-    for part in [*settings["data"], settings["validation"] or {}]:
-        part.update({key: value is not None for key, value in part.items() if key in _LOCATIONS})
-    return settings
+    return settings | {"validation": (settings["validation"] or {}) | {"collection": None}}
 
 
 class Journal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,11 @@ from encoders.training.data.examples import Example, Examples
 from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores, text_key
-from encoders.training.recipe import MaxLength, Negatives, Source, Stage
+from encoders.training.recipe import Negatives, Source, Stage
 from learned_sparse.collections.documents import OnBadLine
+
+if TYPE_CHECKING:
+    from encoders.training.session import Session
 
 
 class Sampler:
@@ -81,25 +84,12 @@ class StepBatch(NamedTuple):
 class Batches:
     """Makes the batch of any step of a stage: a pure function of data, seed and step number."""
 
-    def __init__(
-        self,
-        sources: Sequence[Examples],
-        stage: Stage,
-        tokenizer: Callable[..., Any],
-        max_length: MaxLength,
-        *,
-        seed: int,
-        number: int = 0,
-        process: int = 0,
-        processes: int = 1,
-        device: torch.device | None = None,
-    ) -> None:
+    def __init__(self, sources: Sequence[Examples], stage: Stage, session: Session, number: int = 0) -> None:
         """``number`` of the stage, from 0."""
-        self._sources, self._stage, self._tokenizer, self._max_length = sources, stage, tokenizer, max_length
+        self._sources, self._stage, self._session, seed = sources, stage, session, session.recipe.seed
         self._sampler, self._seed = Sampler([len(part) for part in sources], seed=seed * 1000 + number), [seed, number]
         cotraining = stage.options.cotraining
         self._step_size = stage.batch_size if cotraining is None else cotraining.select_from
-        self._process, self._processes, self._device = process, processes, device or torch.device("cpu")
 
     def examples(self, step: int) -> list[Example]:
         """The examples of ``step``, over all processes."""
@@ -116,12 +106,12 @@ class Batches:
 
         This process has its share of an update, in micro-batches; shares differ by at most one example.
         """
-        updates = []
+        updates, process, processes = [], self._session.process_index, self._session.num_processes
         for start in range(0, len(examples), self._stage.batch_size):
             part = examples[start : start + self._stage.batch_size]
-            first, end = (len(part) * number // self._processes for number in (self._process, self._process + 1))
+            first, end = (len(part) * number // processes for number in (process, process + 1))
             size = self._stage.micro_batch_size or end - first
-            if len(part) >= self._processes:
+            if len(part) >= processes:
                 micro = [self._micro_batch(part[at : min(at + size, end)]) for at in range(first, end, size)]
                 updates.append(Update(part, micro))
         return updates
@@ -137,9 +127,10 @@ class Batches:
 
     def _micro_batch(self, examples: Sequence[Example]) -> MicroBatch:
         documents = [example.positive for example in examples] + [n for example in examples for n in example.negatives]
-        queries = tokenize(self._tokenizer, [example.query for example in examples], self._max_length.query)
-        tokens = tokenize(self._tokenizer, documents, self._max_length.document)
-        return MicroBatch(queries.to(self._device), tokens.to(self._device))
+        tokenizer, lengths = self._session.model.tokenizer, self._session.recipe.max_length
+        queries = tokenize(tokenizer, [example.query for example in examples], lengths.query)
+        tokens = tokenize(tokenizer, documents, lengths.document)
+        return MicroBatch(queries.to(self._session.device), tokens.to(self._session.device))
 
 
 def examples_in_order(

@@ -29,13 +29,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: a query with its positives and negatives, all texts or all ids."""
+    """One line: a query with its positives, then its negatives, all texts or all ids."""
 
     query: str
-    positives: tuple[str, ...]
-    negatives: tuple[str, ...]
-    scores: tuple[float, ...] = ()
-    """A teacher's scores of the positives, then of the negatives; empty: none."""
+    documents: tuple[str, ...]
+    positives: int
+    """How many of ``documents`` are positives; the others are negatives."""
+    scores: tuple[float, ...]
+    """A teacher's scores of ``documents``; empty: none."""
 
 
 class ExampleFile(Examples):
@@ -108,7 +109,7 @@ class ExampleFile(Examples):
             line = self._line(index)
             id = f"{self._keys[index]:016x}" if self._queries is None else line.query
             queries.setdefault(id, self._query(line))
-            positives.setdefault(id, {}).update(dict.fromkeys(line.positives))
+            positives.setdefault(id, {}).update(dict.fromkeys(line.documents[: line.positives]))
         relevant = {id: list(documents) for id, documents in positives.items()}
         return Judged(queries, relevant, texts=self._queries is None)
 
@@ -134,25 +135,22 @@ class ExampleFile(Examples):
     def get(self, index: int, rng: np.random.Generator) -> Example:
         """Example ``index``, from 0; ``rng`` draws one of several positives, and the negatives."""
         line, count = self._line(index), self.settings.count
-        at = int(rng.integers(len(line.positives))) if len(line.positives) > 1 else 0
-        usable, first = list(range(len(line.negatives))), len(line.positives)
+        at = int(rng.integers(line.positives)) if line.positives > 1 else 0
+        usable = list(range(line.positives, len(line.documents)))
         if self.settings.margin is not None:  # negatives that score more are likely relevant
             limit = line.scores[at] - self.settings.margin
-            usable = [number for number in usable if line.scores[first + number] <= limit]
+            usable = [number for number in usable if line.scores[number] <= limit]
         chosen = usable if len(usable) == count else rng.permutation(usable)[:count].tolist()
-        relevant = frozenset(text_key(self._text(document)) for document in line.positives)
-        negatives = [self._text(line.negatives[number]) for number in chosen]
-        negatives += [self._random_text(relevant, rng) for _ in range(count - len(chosen))]
-        scores: tuple[float, ...] = ()
-        if line.scores:  # NaN for texts drawn at random
-            positions = (at, *(first + number for number in chosen))
-            scores = (*(line.scores[number] for number in positions), *(math.nan,) * (count - len(chosen)))
-        return Example(self._query(line), self._text(line.positives[at]), tuple(negatives), relevant, scores)
+        texts, missing = [self._text(document) for document in line.documents], count - len(chosen)
+        relevant = frozenset(map(text_key, texts[: line.positives]))
+        negatives = (*(texts[number] for number in chosen), *(self._random_text(relevant, rng) for _ in range(missing)))
+        scores = (*(line.scores[number] for number in (at, *chosen)), *(math.nan,) * missing) if line.scores else ()
+        return Example(self._query(line), texts[at], negatives, relevant, scores)
 
     def _random_text(self, relevant: frozenset[int], rng: np.random.Generator) -> str:
         """A positive of another line, for a query with too few negatives."""
         for _ in range(100):
-            text = self._text(self._line(int(rng.integers(len(self)))).positives[0])
+            text = self._text(self._line(int(rng.integers(len(self)))).documents[0])
             if text_key(text) not in relevant:
                 return text
         raise LearnedSparseError(f"{self._path}: 100 lines drawn at random have the same positive; nothing to learn")
@@ -169,27 +167,25 @@ class ExampleFile(Examples):
         ``where`` opens error messages.
         """
         try:
-            parsed = _of_json(content) if self._path.suffix == ".jsonl" else _of_columns(content)
+            adapter = _of_json if self._path.suffix == ".jsonl" else _of_columns
+            query, positives, negatives, scores = adapter(content)
         except BadLineError as error:
             raise LearnedSparseError(f"{where}: {error}") from None
-        query = str(parsed[0]).strip()
-        all_positives, all_negatives = ([str(text).strip() for text in texts] for texts in parsed[1:3])
-        documents, scores = [*all_positives, *all_negatives], [finite(score, where) for score in parsed[3]]
+        query, *documents = (str(text).strip() for text in (query, *positives, *negatives))
+        scores = [finite(score, where) for score in scores]
         if self._texts is not None and self._queries is not None:
             for kind, ids, known in (("query", [query], self._queries), ("document", documents, self._texts)):
                 if missing := next((id for id in ids if id not in known), None):
                     raise LearnedSparseError(f"{where}: {kind} {missing!r} is not in the collection")
         if self._scores is not None:
             scores = self._scores.of(query, documents).tolist()
-        kept = [
-            bool(self._text(document).strip()) and not math.isnan(score)
-            for document, score in zip(documents, scores or (0.0,) * len(documents), strict=True)
-        ]
-        positives = tuple(itertools.compress(all_positives, kept))
-        negatives = tuple(itertools.compress(all_negatives, kept[len(all_positives) :]))
-        line = Line(query, positives, negatives, tuple(itertools.compress(scores, kept)))
-        empty = not self._query(line).strip() or not positives or (not negatives and self._path.suffix == ".tsv")
-        return None if empty else line
+        kept = [bool(self._text(text).strip()) for text in documents]
+        if scores:
+            kept = [has_text and not math.isnan(score) for has_text, score in zip(kept, scores, strict=True)]
+        relevant, usable = sum(kept[: len(positives)]), tuple(itertools.compress(documents, kept))
+        line = Line(query, usable, relevant, tuple(itertools.compress(scores, kept)))
+        too_few = relevant == 0 or (relevant == len(usable) and self._path.suffix == ".tsv")
+        return None if too_few or not self._query(line).strip() else line
 
 
 def checked(path: Path, settings: Negatives) -> Negatives:

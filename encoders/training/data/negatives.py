@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -167,7 +168,8 @@ def bm25_run(
     def plain_texts() -> Iterator[Document]:
         return (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
 
-    for record in (*queries, *plain_texts()):
+    records: Iterable[Query | Document] = itertools.chain(queries, plain_texts())
+    for record in records:
         digest.update(f"\0{record.id}\0{record.text}".encode("utf-8", "surrogatepass"))
     run, index = run_file(collection, f"{split}-{digest.hexdigest()}", "bm25"), index_folder(collection, TRAINING_INDEX)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 
 from accelerate import PartialState
@@ -64,10 +62,9 @@ class TextStore:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all ids and texts in order, which changes with the collection."""
-        digest = hashlib.blake2b("\0".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=16)
-        digest.update(array("q", accumulate(map(len, self._texts.values()), initial=0)).tobytes())
-        for text in self._texts.values():
-            digest.update(text)
+        digest = hashlib.blake2b(digest_size=16)
+        for id, text in self._texts.items():
+            digest.update(b"%b\0%d\0%b" % (id.encode("utf-8", "surrogatepass"), len(text), text))
         return digest.hexdigest()
 
 

@@ -165,16 +165,6 @@ def load_unicoil(folder: str) -> Any:
     return model
 
 
-def test_unicoil_with_what_pyserini_does_otherwise(tiny_bert: Path, tmp_path: Path) -> None:
-    model = new_model("unicoil", {}, str(tiny_bert), max_length={"query": 32, "document": 64})
-    notes = export_model(model, tmp_path / "unicoil", "pyserini")
-    assert [note.split(";")[0] for note in notes[2:]] == [
-        "Pyserini weighs [SEP] too",
-        "Pyserini truncates queries at 128 tokens",
-        "encode documents with expansions here: Pyserini puts only new tokens of them into the text",
-    ]
-
-
 def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
     settings = {
         "pooling": "max",

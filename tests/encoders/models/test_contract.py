@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from encoders.checkpoints.notes import as_json
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import BagOfWords
 from learned_sparse.core.encoder import Side
+from learned_sparse.core.settings import parse
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
 from tests.encoders.models.heads import inputs, weigh
 from tests.tiny_models import TEXTS
@@ -185,3 +187,41 @@ def test_an_encoder_gives_the_weights_of_its_module(model: LoadedModel, side: Si
     expected = weigh(model.weighers.side(side), model, texts, truncation=True, max_length=64)
     bounds = TOLERANCE.get(model.architecture, {"rtol": 1e-5, "atol": 1e-5})
     torch.testing.assert_close(torch.from_numpy(batch.to_scipy().toarray()), expected, **bounds)
+
+
+_SPADE = {"frequencies": {"the": 0.9, "of": 0.65, ".": 0.62, "skin": 0.5}, "alpha": 0.3}
+CHANGES: list[tuple[Case, dict[str, Any]]] = [
+    (("sparterm", {}), {"threshold": 0.6, "max_terms": 5}),
+    (("deepct", {}), {"smoothing": "sqrt", "scale": 10.0}),
+    *((("spade", _SPADE), {"components": component}) for component in ("weighting", "expansion")),
+    *((("spade", _SPADE), {"k": k}) for k in (2, None)),
+    *((("spade", _SPADE), change) for change in ({"alpha": 0.0}, {"alpha": 0.9, "k": 1}, {"gamma": 0.6})),
+    *(
+        (("uhd", {**SMALLEST["uhd"], "encoders": encoders}), change)
+        for encoders in ("separate", "joint")
+        for change in (
+            {"k": 2, "query_k": 5, "document_k": 7},
+            {"query_k": 3, "query_k_scope": "bucket", "document_k": 7, "document_k_scope": "bucket"},
+            {"bucket_weights": [0, 1]},
+            {"bucket_weights": [3, 2], "binarize": True, "normalize": "both"},
+            {"layers": [1]},
+            {"layers": [2]},
+        )
+    ),
+]
+
+
+@every_side
+@pytest.mark.parametrize(("case", "change"), CHANGES, ids=str)
+def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
+    case: Case, change: dict[str, Any], side: Side, tiny_bert: Path, tmp_path: Path
+) -> None:
+    model, family = build(case, str(tiny_bert)), ARCHITECTURES[case[0]]
+    save_checkpoint(tmp_path, model)
+    encoder = load_encoder(str(tmp_path), side, settings=change, dtype="fp32", device="cpu")
+    changed = parse(family.settings, {**as_json(model.settings), **change}, "changed")
+    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(model.tokenizer))
+    expected = weigh(family.weigher(changed, side, model.towers, vocabulary).eval(), model)
+    encoded = torch.from_numpy(encoder.encode(TEXTS).to_scipy().toarray())
+    torch.testing.assert_close(encoded, expected, rtol=1e-4, atol=1e-4)
+    assert list(encoder.terms) == list(family.terms(changed, vocabulary))

@@ -96,15 +96,6 @@ def test_both_encoders_give_the_same_vectors(tiny_recipe: Recipes, trained: Trai
     assert reading == network.explain(TEXTS[0])
 
 
-def test_a_resumed_table_is_the_same(tiny_recipe: Recipes, trained: Trained, stop_after: Any) -> None:
-    recipe = tiny_recipe({"learning_rates": {"head": 0.01}}, settings=setting("splade", "learned"))
-    whole = trained(recipe, "whole")
-    stop_after(10)
-    trained(recipe, "resumed")
-    stop_after(0)
-    assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
-
-
 def test_queries_with_a_network_have_no_table(tiny_recipe: Recipes, trained: Trained) -> None:
     with pytest.raises(LearnedSparseError, match="query_weighting: learned needs query: bag-of-words, not same"):
         trained(tiny_recipe({"steps": 1}, settings={"query_weighting": "learned"}))

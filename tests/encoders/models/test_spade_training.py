@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +14,7 @@ from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES
-from encoders.models.spade import SpaDE, SpaDESettings, TermPruning
-from encoders.training.state import load_weights, save_weights
+from encoders.models.spade import SpaDESettings, TermPruning
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
@@ -117,38 +116,6 @@ def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path)
     assert any(rows)
 
 
-CHANGES: list[dict[str, Any]] = [
-    {"components": "weighting"},
-    {"components": "expansion"},
-    {"k": 2},
-    {"k": None},
-    {"alpha": 0.0},
-    {"alpha": 0.9, "k": 1},
-    {"gamma": 0.6},
-]
-
-
-@pytest.mark.parametrize("changes", CHANGES, ids=str)
-def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
-    changes: dict[str, Any], tiny_bert: Path, tmp_path: Path
-) -> None:
-    frequencies = {"the": 0.9, "of": 0.65, ".": 0.62, "skin": 0.5}
-    model = untrained("spade", {"frequencies": frequencies, "alpha": 0.3}, tiny_bert)
-    save_checkpoint(tmp_path, model)
-    encoder = load_encoder(str(tmp_path), "document", dtype="fp32", settings=changes)
-    assert encoder.uses_expanded
-    assert encoder.quantizer is None
-    batch = encoder.encode(PAIRS)
-    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
-    built = SPADE.build(dataclasses.replace(model.settings, **changes), model.towers, vocabulary).document.eval()
-    with torch.no_grad():
-        expected = built(*inputs(model, PAIRS))
-    for row, dense in enumerate(expected):
-        terms = {VOCABULARY[j]: float(dense[j]) for j in dense.nonzero().flatten().tolist()}
-        assert batch.row(row) == pytest.approx(terms, rel=1e-4, abs=1e-5)
-    assert (documents(model) - expected).abs().max() > 1e-3, "the change should be seen"
-
-
 def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     mixtures = SPADE.mixtures(model.settings)
@@ -163,16 +130,6 @@ def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: P
             expected = queries @ built.document.eval()(*inputs(model, PAIRS)).T
             parts = sum(factor * scores[name] for name, factor in mixture.factors.items())
             torch.testing.assert_close(expected, parts, rtol=1e-4, atol=1e-5)
-
-
-def test_the_state_of_a_run_includes_the_pruning(tiny_bert: Path, tmp_path: Path) -> None:
-    first, second = (untrained("spade", {}, tiny_bert).weighers for _ in range(2))
-    before, after = (cast(SpaDE, weighers.document).pruning for weighers in (first, second))
-    shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(1))
-    before.update(shares, 0.4)
-    save_weights(tmp_path / "weights.safetensors", first)
-    load_weights(tmp_path / "weights.safetensors", second)
-    assert after.learned() == before.learned()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from encoders.training.recipe import Negatives, Recipe
 from learned_sparse.core.settings import parse
+from tests.toy_data import save_beir
 
 if TYPE_CHECKING:
     from encoders.training.loop import TrainingReport
@@ -46,26 +47,19 @@ def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BEIR folder with splits train and dev: 40 documents of five words, each with a query of two of its words."""
-    folder = tmp_path_factory.mktemp("tiny_collection")
-    (folder / "qrels").mkdir()
+    folder = tmp_path_factory.mktemp("tiny") / "collection"
     texts = [
         " ".join(WORDS[(7 * row + 11 * position + row * position) % 60] for position in range(5)) for row in range(40)
     ]
-    queries = [f"{text.split()[0]} {text.split()[3]}" for text in texts]
-    _lines(folder / "corpus.jsonl", [{"_id": f"d{row}", "title": "", "text": text} for row, text in enumerate(texts)])
-    _lines(folder / "queries.jsonl", [{"_id": f"q{row}", "text": text} for row, text in enumerate(queries)])
-    for split, rows in {"train": range(30), "dev": range(30, 40)}.items():
-        judgements = "".join(f"q{row}\td{row}\t1\n" for row in rows)
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judgements, encoding="utf-8")
+    queries = {f"q{row}": f"{text.split()[0]} {text.split()[3]}" for row, text in enumerate(texts)}
+    judged = {"train": range(30), "dev": range(30, 40)}
+    pairs = {split: [(f"q{row}", f"d{row}", 1) for row in rows] for split, rows in judged.items()}
+    save_beir(folder, {f"d{row}": text for row, text in enumerate(texts)}, queries, pairs)
     run = "".join(
         f"q{row} Q0 d{(row + rank) % 40} {rank + 1} {9 - rank} bm25\n" for row in range(30) for rank in range(4)
     )
     (folder / "train.run").write_text(run, encoding="utf-8")
     return folder
-
-
-def _lines(path: Path, records: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 Recipes = Callable[..., Recipe]
@@ -173,13 +167,13 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data.batches import Batches
         from encoders.training.data.sources import load_source
-        from encoders.training.learner import make_learner
+        from encoders.training.learner import Learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
-        learner = make_learner(stage, session)
+        learner = Learner(stage, session)
         examples = load_source(recipe.data[0], Negatives()).examples
-        return session, learner, Batches([examples], stage, session.model.tokenizer, recipe.max_length, seed=0)
+        return session, learner, Batches([examples], stage, session)
 
     return make
 

@@ -14,7 +14,7 @@ from encoders.training.data.examples import Candidates, Example, JudgedExamples
 from encoders.training.data.negatives import bm25_run, hard_negatives
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStore, TextStores, text_key
-from encoders.training.recipe import MaxLength, Negatives, Source
+from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
@@ -74,8 +74,10 @@ def test_batches_of_processes_are_parts_of_one_batch_in_any_order_of_access(
     again = first_stage(recipe)[2]
     assert streamed[2].examples == again.examples(3)
     assert len({example.query for step in range(7) for example in batches.examples(step)}) > 20
-    arguments = again._sources, recipe.stages[0], session.model.tokenizer, MaxLength(query=8, document=12)
-    parts = [Batches(*arguments, seed=0, process=process, processes=2).batch(3) for process in range(2)]
+    parts = []
+    for process in range(2):
+        session.process_index, session.num_processes = process, 2
+        parts.append(Batches(again._sources, recipe.stages[0], session).batch(3))
     assert all(part.examples == streamed[2].examples for part in parts)
     single = streamed[2].updates[0].micro_batches
     divided = [micro for part in parts for micro in part.updates[0].micro_batches]

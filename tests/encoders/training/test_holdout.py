@@ -43,21 +43,6 @@ def test_topics_and_judgements_of_a_known_split_are_that_split() -> None:
     assert recipe_splits(load_recipe("unicoil"))["trained"] == {"msmarco-v1-passage:train": ()}
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"holdout": 3, "split": "dev"}, "'holdout' is at least 1 and excludes 'split' and 'queries'"),
-        ({"holdout": 3, "queries": 5}, "'holdout' is at least 1 and excludes 'split' and 'queries'"),
-        ({"holdout": 0}, "'holdout' is at least 1"),
-        ({"pool": 5, "bm25": 3}, "pool and bm25 are different pools"),
-        ({"pool": 5, "rerank": True}, "'rerank' needs 'bm25'"),
-    ],
-)
-def test_settings_that_exclude_each_other(settings: dict[str, Any], message: str, tiny_recipe: Recipes) -> None:
-    with pytest.raises(LearnedSparseError, match=f"recipe: validation: {message}"):
-        tiny_recipe(validation={"collection": "pydoc", "every": 1, **settings})
-
-
 QUERIES = {**{f"q{i}": f"word {i}" for i in range(12)}, "again": " Word  3", "q9": "word 9"}
 DOCUMENTS = {**{f"d{i}": f"text {i}" for i in range(12)}, "copy": "text 5"}
 

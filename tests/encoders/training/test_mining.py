@@ -155,20 +155,3 @@ def test_another_checkpoint_can_search_the_negatives(
     (mined,) = (run.folder / "training").glob("mined-*")
     assert len(mined.read_text(encoding="utf-8").splitlines()) == 30 * 6
     assert run.logged("mined queries") == [30]
-
-
-@pytest.mark.parametrize(
-    ("negatives", "message"),
-    [
-        ({"sources": [{"kind": "bm25"}], "ranks": [1, 50]}, "with 'sources', 'kind' and ranks are theirs"),
-        ({"sources": [{"kind": "none"}]}, "kind: none is not a source"),
-        ({"sources": [{"kind": "self"}, {"kind": "self"}]}, "one source of kind: self suffices"),
-        ({"kind": "checkpoint"}, "kind: checkpoint and 'checkpoint' go together"),
-        ({"checkpoint": "folder"}, "kind: checkpoint and 'checkpoint' go together"),
-        ({"ranks": [9, 8]}, "ranks 9 to 8; give 1 <= first <= last"),
-        ({"share": 0}, "share 0; give a number above 0"),
-    ],
-)
-def test_negatives_that_contradict_themselves(tiny_recipe: Recipes, negatives: dict[str, Any], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        tiny_recipe(negatives=negatives)

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from encoders.training.recipe import Recipe
-from encoders.training.session import TIMEOUT, Session
 from learned_sparse.core.settings import parse
-from tests.encoders.training.conftest import Recipes, Run, Trained
+from tests.encoders.training.conftest import Run, Trained
 
 
 def test_two_processes_equal_one(
@@ -46,9 +45,3 @@ def test_two_processes_equal_one(
     # The key bias has no effect, so its gradient is rounding error, which Adam scales up.
     names = [name for name in before if not name.endswith("key.bias")]
     assert [name for name in names if not torch.allclose(before[name], after[name], atol=1e-5)] == []
-
-
-def test_processes_wait_longer_than_nccls_ten_minutes(tiny_recipe: Recipes) -> None:
-    """While the main process validates."""
-    handler = Session(tiny_recipe(), "cpu").processes.init_handler
-    assert handler.timeout == TIMEOUT

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -67,24 +66,6 @@ def test_windows_and_schedule() -> None:
     assert document.pruned == [([0.5, 0.5, 1.0, 0.0], gamma) for gamma in (0.9, 0.7, 0.5, 0.5)]
     assert [logs["pruned_terms"] for logs, _ in results if logs] == [1, 1, 1, 1]
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
-
-
-def test_shares_are_float64_on_the_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apple GPUs have no float64."""
-    cpu, double, moved = Tensor.cpu, Tensor.double, list[Tensor]()
-
-    def move(tensor: Tensor) -> Tensor:
-        moved.append(tensor)
-        return cpu(tensor)
-
-    monkeypatch.setattr(Tensor, "cpu", move)
-    monkeypatch.setattr(Tensor, "double", lambda self: double(self) if self is moved[-1] else pytest.fail("not moved"))
-    document = Document()
-    pruner = pruner_of(document, 0.5, window=1)
-    with pruner.counting():
-        feed(document, FIRST, "one")
-    pruner.after(0)
-    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
 
 
 CO = {"select_from": 12}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -13,18 +14,26 @@ import pytest
 import yaml
 
 from encoders.train import main
-from encoders.training.learner import make_learner
+from encoders.training import recipe as options
+from encoders.training.learner import Learner
 from encoders.training.loop import Training, train
 from encoders.training.recipe import Recipe, differences, load_recipe, recipe_names, resolved, stated, to_mapping
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
+from tests.encoders.training.conftest import Recipes
 
 NAMES = recipe_names()
 
 
 def test_all_recipes_are_found() -> None:
     assert len(NAMES) == 37
+
+
+def test_a_recipe_has_at_most_90_keys() -> None:
+    kinds = vars(options).values()
+    parts = {kind for kind in kinds if dataclasses.is_dataclass(kind) and kind.__module__ == options.__name__}
+    assert sum(len(dataclasses.fields(part)) for part in parts - {options.NegativeSource}) <= 90  # a part of Negatives
 
 
 SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
@@ -38,7 +47,7 @@ def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
     recipe = load_recipe(name, changes=[*changes, *SMALLER.get(architecture, [])])
     session = Session(recipe, "cpu")
     for stage in recipe.stages:
-        learner = make_learner(stage, session)
+        learner = Learner(stage, session)
         assert learner.parameters
         assert (learner.pruner is None) == (stage.options.pruning is None)
 
@@ -55,21 +64,11 @@ def backbone_12(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
-def test_a_new_field_with_a_default_does_not_change_what_a_recipe_states() -> None:
-    """Trainings are named by what their recipes state."""
+def test_what_a_recipe_states_is_the_recipe() -> None:
     for name in NAMES:
         recipe = load_recipe(name)
         for values in (stated(recipe), to_mapping(recipe)):
             assert parse(Recipe, yaml.safe_load(yaml.safe_dump(values)), name) == recipe
-    recipe = load_recipe("demo-spade")
-    fields = [
-        ("new_number", int, dataclasses.field(default=3)),
-        ("new_words", list, dataclasses.field(default_factory=list)),
-    ]
-    newer: Any = dataclasses.make_dataclass("Newer", fields, bases=(Recipe,), frozen=True, kw_only=True)
-    values = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
-    assert stated(newer(**values)) == stated(recipe)
-    assert stated(newer(**values, new_number=4)) == {**stated(recipe), "new_number": 4}
 
 
 @pytest.mark.parametrize(
@@ -78,10 +77,9 @@ def test_a_new_field_with_a_default_does_not_change_what_a_recipe_states() -> No
         ("stages.0.augment_pair=true", r"stages\[0\]: unknown key 'augment_pair'"),
         ("seeds=1", "unknown key 'seeds'; did you mean 'seed'"),
         ("stages.0.regularizer.kind=flop", "'flop' is not a regulariser; did you mean 'flops'"),
-        ("stages.0.head_learning_rate=1", "unknown key 'head_learning_rate'; write learning_rates: {head: RATE}"),
         ("stages.0.rank.negatives_from=50", "negatives_from 50 must divide batch_size 124"),
         ("stages.7.steps=1", "'7' is not an index of a list of 1"),
-        ("stages.0.steps", "expected key=value"),
+        ("stages.0.steps", "expected KEY=VALUE"),
         ("model.name=x", "nothing to set inside"),
         ("stages.0.micro_batch_size=0", "micro_batch_size 0; give at least 1"),
         ("negatives.kind=dense", "'dense' is not one of"),
@@ -92,14 +90,49 @@ def test_an_invalid_change_of_a_recipe_is_an_error(change: str, message: str) ->
         load_recipe("splade-flops", changes=[change])
 
 
-def test_recipes_without_negatives_or_stages_are_errors(recipe_values: Callable[..., dict[str, Any]]) -> None:
-    none = {"kind": "none"}
-    with pytest.raises(LearnedSparseError, match="pairwise loss and distillation need hard negatives"):
-        parse(Recipe, recipe_values({"rank": {"loss": "pairwise"}}, negatives=none), "r")
-    with pytest.raises(LearnedSparseError, match="nothing to rank against"):
-        parse(Recipe, recipe_values({"batch_size": 1}, negatives=none), "r")
-    with pytest.raises(LearnedSparseError, match="at least one entry"):
-        parse(Recipe, {**recipe_values(), "stages": []}, "r")
+NONE = {"negatives": {"kind": "none"}}
+SPADE = {"architecture": "spade"}
+KL = {"distillation": {"kl": 1}}
+
+
+def validated(**settings: Any) -> dict[str, Any]:
+    return {"validation": {"collection": "pydoc", "every": 1, **settings}}
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "message"),
+    [
+        ({"rank": {"loss": "pairwise"}}, NONE, "pairwise loss and distillation need hard negatives"),
+        (KL, NONE, "pairwise loss and distillation need hard negatives"),
+        ({"batch_size": 1}, NONE, "nothing to rank against"),
+        ({"distillation": {}}, {}, "distillation: give 'margin_mse' or 'kl' a weight above 0"),
+        ({"rank": {"weight": 0}}, {}, "rank: weight 0; without distillation it is above 0"),
+        ({**KL, "objective": "gate"}, {}, "'distillation' go with objective: rank"),
+        ({"component": "weighting", "options": {"cotraining": {}}}, SPADE, "'cotraining' excludes 'component'"),
+        ({"options": {"cotraining": {"share": 0.0}}}, SPADE, "'share' above 0"),
+        ({"options": {"joint": True}}, SPADE, "options: 'joint' is an option of sparterm, not of spade"),
+        (
+            {"objective": "gate", "options": {"joint": True}},
+            {"architecture": "sparterm"},
+            "'options' go with objective",
+        ),
+        ({}, {"negatives": {"sources": [{"kind": "bm25"}], "ranks": [1, 50]}}, "with 'sources', 'kind' and ranks are"),
+        ({}, {"negatives": {"sources": [{"kind": "none"}]}}, "kind: none is not a source"),
+        ({}, {"negatives": {"sources": [{"kind": "self"}, {"kind": "self"}]}}, "one source of kind: self suffices"),
+        ({}, {"negatives": {"kind": "checkpoint"}}, "kind: checkpoint and 'checkpoint' go together"),
+        ({}, {"negatives": {"ranks": [9, 8]}}, "ranks 9 to 8; give 1 <= first <= last"),
+        ({}, {"negatives": {"share": 0}}, "share 0; give a number above 0"),
+        ({}, validated(holdout=3, split="dev"), "'holdout' is at least 1 and excludes 'split' and 'queries'"),
+        ({}, validated(pool=5, bm25=3), "pool and bm25 are different pools"),
+        ({}, validated(pool=5, rerank=True), "'rerank' needs 'bm25'"),
+        ({}, {"data": []}, "at least one entry"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(
+    tiny_recipe: Recipes, stage: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LearnedSparseError, match=re.escape(message)):
+        tiny_recipe(stage, **changes)
 
 
 def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(tmp_path: Path) -> None:
@@ -154,43 +187,36 @@ def test_trains_into_the_default_folder_and_prints_the_next_command(
     assert "\nnext: python -m learned_sparse.encode --model tiny --collection " in output
 
 
-def test_a_stopped_run_can_be_finished_as_a_checkpoint_and_resumed(
-    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = ["--recipe", str(recipe_file), "--output", str(tmp_path / "run"), "--device", "cpu", "--quiet"]
-
-    def interrupt(self: Training) -> bool:
-        self.interrupted = True
-        return True
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "stops", interrupt)
-        assert main(arguments) == 130
-    assert "stopped after step 1; go on with" in capsys.readouterr().out
-    assert not (tmp_path / "run" / "learned_sparse.json").exists()
-    assert main([*arguments, "--resume", "--max-seconds", "0"]) == 0
-    assert (tmp_path / "run" / "learned_sparse.json").exists()
-    assert "2 steps" in capsys.readouterr().out
-    assert main([*arguments, "--resume"]) == 0
-    assert "3 steps" in capsys.readouterr().out
-
-
 def test_the_continuation_that_is_printed_goes_on(
-    recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
+    """Of a run whose time is up, which leaves a checkpoint, and of one that is interrupted, which leaves none."""
     output = tmp_path / "my run"  # a path to quote
     arguments = [
         "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
         "--set", "stages.0.steps=2", "--set", "negatives.ranks=[2, 100]", "--on-bad-line", "skip",
         "--output", str(output), "--device", "cpu", "--quiet",
     ]  # fmt: skip
-    for limit in (["--max-seconds", "0", "--overwrite"], ["--overwrite", "--max-seconds=0"]):
-        assert main([*arguments, *limit]) == 0
-        told, command = capsys.readouterr().out.splitlines()[:2]
-        assert told.startswith(f"{output}: 1 steps in ")
+
+    def interrupt(self: Training) -> bool:
+        self.interrupted = True
+        return True
+
+    ends = f"{output}: 1 steps in "
+    for status, told, limit in (
+        (0, ends, ["--max-seconds", "0", "--overwrite"]),
+        (0, ends, ["--overwrite", "--max-seconds=0"]),
+        (130, "stopped after step 1", ["--overwrite"]),
+    ):
+        with monkeypatch.context() as patch:
+            if status == 130:
+                patch.setattr(Training, "stops", interrupt)
+            assert main([*arguments, *limit]) == status
+        first, command = capsys.readouterr().out.splitlines()[:2]
+        assert first.startswith(told)
         _, _, module, *words = shlex.split(command)
         assert (module, words) == ("encoders.train", [*arguments, "--resume"])
-    assert main(words) == 0
+    assert main([*words, "--max-seconds", "0"]) == 0
     assert f"{output}: 2 steps in " in capsys.readouterr().out
 
 
