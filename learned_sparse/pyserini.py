@@ -23,8 +23,6 @@ MODULE is the name that follows "pyserini." in Pyserini's documentation. --encod
 Pyserini, the folder of a checkpoint or of an index, a model of the home folder (sparterm), and learned_sparse:FOLDER.
 For the options of MODULE: python -m learned_sparse.pyserini MODULE --help
 """
-MAX_QUERY_TERMS = 2**20
-"""Terms that a query may have; Lucene's own limit of 1,024 is too small for expansions without pruning."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,14 +48,13 @@ def run(module: str, arguments: Sequence[str], *, heap: str | None = None) -> in
     A message given to ``sys.exit`` goes to standard error with status 1, as in Python itself.
     """
     from learned_sparse.lucene.jvm import start_jvm
-    from learned_sparse.lucene.stock import allow_clauses, make_encoders_known
+    from learned_sparse.lucene.stock import make_encoders_known
     from learned_sparse.search.query_encoder import encoder_named
 
     java = start_jvm(heap=heap).home
     path = os.pathsep.join(filter(None, [str(java / "bin"), os.environ.get("PATH", "")]))
     os.environ.update(JAVA_HOME=str(java), PATH=path)  # trec_eval calls java
     if "search" in module.split("."):
-        allow_clauses(MAX_QUERY_TERMS)
         make_encoders_known(encoder_named)
     module = f"pyserini.{module.removeprefix('pyserini.')}"
     before = sys.argv

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,8 +41,7 @@ logger = logging.getLogger(__name__)
 BLANK = "".join(map(chr, range(33)))
 """White space of Java's ``String.trim``, by which Anserini decides that a text is empty."""
 BATCH_DOCUMENTS = 100
-"""Maximum number of documents in one call into Java."""
-BATCH_BYTES = 2**20
+"""Documents in one call into Java."""
 MAX_THREADS = 4
 """Default maximum for vectors. More do not help: parsing holds Python's lock and is half of the work."""
 Line = tuple[Path, int, bytes]
@@ -166,8 +166,7 @@ def build_bm25_index(
                 writer.add([document.id for document in batch], [document.text for document in batch])
                 return len(batch)
 
-            batches = _batches(with_text(), lambda document: len(document.text))
-            given = in_threads(add, batches, threads or processors())
+            given = in_threads(add, with_text(), threads or processors())
         if not given and not empty:
             raise LearnedSparseError("no documents to index")
         if empty:
@@ -193,9 +192,9 @@ def index_directly(
     cannot be indexed; the index is empty then.
     """
     lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
-    batches = _batches(progress_bar(lines, "indexing", "documents", documents), lambda line: len(line[2]))
+    shown = iter(progress_bar(lines, "indexing", "documents", documents))
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
-        return in_threads(partial(_add, writer), batches, threads or min(processors(), MAX_THREADS))
+        return in_threads(partial(_add, writer), shown, threads or min(processors(), MAX_THREADS))
 
 
 def index_shards(
@@ -223,8 +222,8 @@ def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int
         return index_directly(files, new, impact=impact, threads=threads, heap=heap)
 
 
-def in_threads(add: Callable[[list[Item]], int], batches: Generator[list[Item], None, None], threads: int) -> int:
-    """Sum of ``add`` over all ``batches``, which one thread at a time draws; the first error stops all threads."""
+def in_threads(add: Callable[[list[Item]], int], items: Generator[Item, None, None], threads: int) -> int:
+    """Sum of ``add`` over batches of ``items``, which one thread at a time draws; the first error stops all threads."""
     lock, stopped = threading.Lock(), threading.Event()
 
     def work() -> int:
@@ -233,30 +232,17 @@ def in_threads(add: Callable[[list[Item]], int], batches: Generator[list[Item], 
             stack.callback(stopped.set)  # after the last batch, or an error
             while not stopped.is_set():
                 with lock:
-                    batch = next(batches, None)
-                if batch is None:
+                    batch = list(islice(items, BATCH_DOCUMENTS))
+                if not batch:
                     break
                 total += add(batch)
         return total
 
-    with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:
+    with contextlib.closing(items), ThreadPoolExecutor(threads) as pool:
         try:
             return sum(worker.result() for worker in [pool.submit(work) for _ in range(threads)])
         finally:
             stopped.set()
-
-
-def _batches(items: Iterable[Item], size_of: Callable[[Item], int]) -> Generator[list[Item], None, None]:
-    """``items`` in lists of at most ``BATCH_DOCUMENTS``, which end when they reach ``BATCH_BYTES``."""
-    batch, size = list[Item](), 0
-    for item in items:
-        batch.append(item)
-        size += size_of(item)
-        if len(batch) == BATCH_DOCUMENTS or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _add(writer: LuceneWriter, batch: Sequence[Line]) -> int:

@@ -20,7 +20,7 @@ from learned_sparse.core.records import Document, Reading, SparseBatch, without_
 from learned_sparse.core.terms import RESERVED
 from learned_sparse.encode.bm25 import AnalyzedText
 from learned_sparse.encode.hybrid import load_encoder
-from learned_sparse.index.note import IndexNote
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint, recorded_options
@@ -91,7 +91,7 @@ class IndexInspector:
     def __post_init__(self) -> None:
         from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 
-        self.note = IndexNote.load(self.index)
+        self.note, self._identity = IndexNote.load(self.index), _identity(self.index)
         self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
         """Manifest of the first shard; all shards are encoded alike."""
         self.searcher = (ImpactSearcher if self.note.scoring == "impact" else Bm25Searcher)(self.index)
@@ -99,6 +99,11 @@ class IndexInspector:
         """Encoder of both sides for an index of plain text."""
         self.model = "BM25" if self._text else self.manifest.model if self.manifest else "unknown"
         self._quantizer = self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
+
+    def check_unchanged(self) -> None:
+        """Raise if the folder holds another index by now; the open one would still be searched."""
+        if _identity(self.index) != self._identity:
+            raise LearnedSparseError(f"{self.index}: changed since it was opened; start the server again")
 
     def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
         """Encoder of queries; ``settings`` change what documents do not depend on."""
@@ -216,6 +221,11 @@ class IndexInspector:
         raise LearnedSparseError(
             f"document {id!r} is not in {source}; name the collection that was encoded with --collection, --data"
         )
+
+
+def _identity(index: Path) -> tuple[int, int] | None:
+    note = index / INDEX_MANIFEST
+    return (note.stat().st_ino, note.stat().st_mtime_ns) if note.is_file() else None
 
 
 def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None) -> TextView:

@@ -19,6 +19,8 @@ from typing import Any
 from learned_sparse.core.errors import LearnedSparseError
 
 MIN_JAVA = 21
+MAX_CLAUSES = 2**20
+"""Terms that a query may have, also in stock searchers; Lucene's own limit of 1,024 is too small for expansions."""
 VECTOR_MODULE = "jdk.incubator.vector"
 IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"
 BM25_SIMILARITY = "org.apache.lucene.search.similarities.BM25Similarity"
@@ -102,6 +104,7 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
         try:
             from jnius import autoclass  # starts the JVM
 
+            autoclass("learnedsparse.LuceneCalls").allowClauses(MAX_CLAUSES)
             logger = autoclass("java.util.logging.Logger").getLogger("org.apache.lucene.store.MMapDirectory")
             logger.setLevel(autoclass("java.util.logging.Level").SEVERE)  # else an advice if Java is newer than Lucene
             _quiet_loggers.append(logger)

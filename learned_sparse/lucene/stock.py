@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.lucene.jvm import lucene_calls, start_jvm
-
-
-def allow_clauses(count: int) -> None:
-    """Let queries of this process have ``count`` terms; Lucene rejects more than 1,024 by default.
-
-    Our own searchers do this themselves; stock ones need it.
-    """
-    lucene_calls().allowClauses(count)
+from learned_sparse.lucene.jvm import start_jvm
 
 
 def make_encoders_known(encoder_for: Callable[[str], Any | None]) -> None:

@@ -43,20 +43,12 @@ class ExactSearcher:
         order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
         self._ids = np.array(ids, dtype=object)[order]
         self._largest = int(impacts.values.max(initial=0))
-        rows = replace(impacts, values=impacts.values.astype(np.min_scalar_type(self._largest))).to_scipy()
+        index_type = np.int32 if len(impacts.values) <= np.iinfo(np.int32).max else np.int64
+        values = impacts.values.astype(np.min_scalar_type(self._largest))
+        rows = replace(impacts, indptr=impacts.indptr.astype(index_type), values=values).to_scipy()
         in_order = bool((order[:-1] < order[1:]).all())
         self._matrix = (rows if in_order else rows[order]).tocsc()
         self._column_of = {term: column for column, term in enumerate(impacts.terms) if term not in RESERVED}
-
-    @property
-    def ids(self) -> list[str]:
-        """Ids of all documents, ascending."""
-        names: list[str] = self._ids.tolist()
-        return names
-
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._ids)
 
     @classmethod
     def load(cls, *paths: str | Path) -> ExactSearcher:
@@ -90,14 +82,14 @@ class ExactSearcher:
             return dict(zip(queries, pool.map(partial(self.search, k=k), queries.values()), strict=True))
 
     def scores(self, query: Mapping[str, int]) -> Scores:
-        """Score of every document, in the order of ``ids``: int32 if every possible score fits, else int64."""
+        """Score of every document, by ascending id: int32 if every possible score fits, else int64."""
         bound = _checked_sum(query) * self._largest
         if bound > np.iinfo(np.int64).max:
             raise LearnedSparseError("scores would exceed 64 bits; quantise with a smaller factor")
         dtype: Any = np.int32 if bound <= np.iinfo(np.int32).max else np.int64
         known = {self._column_of[term]: impact for term, impact in query.items() if term in self._column_of}
         if not known or not bound:
-            return np.zeros(len(self), dtype)
+            return np.zeros(len(self._ids), dtype)
         scores: Scores = self._matrix[:, list(known)] @ np.array(list(known.values()), dtype)
         return scores
 

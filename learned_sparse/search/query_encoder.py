@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,6 @@ from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 
 PREFIX = "learned_sparse:"
 """``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means an encoder of this package."""
-MAX_CLAUSES = 1024
-"""Terms of one query that Lucene accepts unless its limit is raised."""
 
 
 class QueryEncoder:
@@ -106,16 +103,8 @@ class QueryEncoder:
         return query_encoder
 
     def encode(self, text: str) -> dict[str, int]:
-        """``{term: impact}`` of one query; empty if no term has an impact, or for an empty text.
-
-        If a JVM runs in this process, Lucene's limit of 1,024 terms is raised to the number of terms.
-        """
-        (impacts,) = self.encode_batch([text])
-        if len(impacts) > MAX_CLAUSES and "jnius" in sys.modules:
-            from learned_sparse.lucene.stock import allow_clauses
-
-            allow_clauses(len(impacts))
-        return impacts
+        """``{term: impact}`` of one query; empty if no term has an impact, or for an empty text."""
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """``{term: impact}`` of each text, in order."""

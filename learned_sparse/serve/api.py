@@ -23,7 +23,7 @@ from learned_sparse import __version__
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.inspect.explanation import Inspection, TextView
-from learned_sparse.serve.content import Content, UnknownNameError
+from learned_sparse.serve.content import Content, UnknownNameError, timed_search
 from learned_sparse.serve.embed import ERROR_TYPES, add_embedding
 from learned_sparse.serve.guard import Guard, Name, Text, problem
 
@@ -110,7 +110,7 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         return {
             "systems": [
                 {"name": name, "model": of.model, "scoring": of.note.scoring, "documents": of.searcher.documents}
-                for name, of in ((system.name, system.inspector) for system in content.systems.values())
+                for name, of in content.systems.items()
             ],
             "notes": content.notes,
             "collection": judged.collection if judged else None,
@@ -146,7 +146,7 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         results = {}
         for name in request.systems:
             with content.system(name) as system:
-                results[name] = system.search({"": request.query}, depth)
+                results[name] = timed_search(system, {"": request.query}, depth)
         hits = {
             name: [hit for hit in found[""] if not (judged and judged.remove_query and hit[0] == id)]
             for name, (found, _, _) in results.items()
@@ -183,14 +183,14 @@ def _add_routes(app: FastAPI, content: Content) -> None:
     def encode(request: EncodeRequest) -> TextView:
         """Terms and weights of any text, as a system reads queries or documents."""
         with content.system(request.system) as system:
-            return system.inspector.text(request.text, request.side)
+            return system.text(request.text, request.side)
 
     @app.post("/explain")
     def explain(request: ExplainRequest) -> Inspection:
         """The score of a document for a query, term by term."""
         with content.system(request.system) as system:
-            explained = system.inspector.pair(request.query, request.document)
-        return replace(explained, index=system.name)  # the folder is not for everybody
+            explained = system.pair(request.query, request.document)
+        return replace(explained, index=request.system)  # the folder is not for everybody
 
     measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
 

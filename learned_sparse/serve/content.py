@@ -18,7 +18,6 @@ from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.machine import processors
 from learned_sparse.core.records import Document
-from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.inspect.inspection import IndexInspector, encoder_cache
 from learned_sparse.lucene.jvm import java_thread
 from learned_sparse.search.searching import MaxP
@@ -35,41 +34,38 @@ class UnknownNameError(LearnedSparseError):
     """A system or a query that does not exist."""
 
 
-class System:
-    """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
-
-    def __init__(self, name: str, inspector: IndexInspector) -> None:
-        self.name, self.index, self.inspector = name, inspector.index, inspector
-        self.scoring = inspector.note.scoring
-        self.identity, self._maxp = _identity(self.index), MaxP.from_note(inspector.note)
-        inspector.query_encoder()
-
-    def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> tuple[Any, float | None, float]:
-        """The ``k`` best documents of each of ``{query id: text}``, and the times of encoding and of searching (ms).
-
-        The first time is None for plain text, which Lucene analyses while it searches.
-        """
-        rows, encode_ms = dict[str, Any](queries), None
-        started = time.perf_counter()
-        if self.scoring != "bm25-text":
-            encoded = self.inspector.query_encoder().encode_batch(list(queries.values()))
-            rows = dict(zip(queries, encoded, strict=True))
-            encode_ms = 1000 * (time.perf_counter() - started)
-        started = time.perf_counter()
-        search: Any = self.inspector.searcher.search_batch
-        hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
-        return hits, encode_ms, 1000 * (time.perf_counter() - started)
-
-
 def open_systems(
     indexes: Mapping[str, Path], documents: Callable[[str], Document | None] | None, device: str | None = None
-) -> dict[str, System]:
-    """Systems by name. ``documents`` looks up texts by id. Indexes of one checkpoint share its encoder."""
+) -> dict[str, IndexInspector]:
+    """Indexes by name, with their encoders of queries; those of documents are loaded at first use.
+
+    ``documents`` looks up texts by id. Indexes of one checkpoint share its encoder.
+    """
     load = encoder_cache()
-    return {
-        name: System(name, IndexInspector(index, documents=documents, load=load, device=device))
-        for name, index in indexes.items()
+    systems = {
+        name: IndexInspector(index, documents=documents, load=load, device=device) for name, index in indexes.items()
     }
+    for system in systems.values():
+        system.query_encoder()
+    return systems
+
+
+def timed_search(
+    system: IndexInspector, queries: Mapping[str, str], k: int, threads: int = 1
+) -> tuple[Any, float | None, float]:
+    """The ``k`` best documents of each of ``{query id: text}``, and the times of encoding and of searching (ms).
+
+    The first time is None for plain text, which Lucene analyses while it searches.
+    """
+    rows, encode_ms = dict[str, Any](queries), None
+    started = time.perf_counter()
+    if system.note.scoring != "bm25-text":
+        rows = dict(zip(queries, system.query_encoder().encode_batch(list(queries.values())), strict=True))
+        encode_ms = 1000 * (time.perf_counter() - started)
+    started = time.perf_counter()
+    maxp, search = MaxP.from_note(system.note), system.searcher.search_batch
+    hits = maxp.search(search, rows, k, threads) if maxp else search(rows, k, threads)
+    return hits, encode_ms, 1000 * (time.perf_counter() - started)
 
 
 class Texts:
@@ -115,7 +111,7 @@ class Judged:
         """``(document id, grade)`` of the documents with a positive grade, highest first."""
         return sorted((pair for pair in self.grades(id).items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
 
-    def measure(self, system: System, ids: Sequence[str]) -> Mapping[str, float]:
+    def measure(self, system: IndexInspector, ids: Sequence[str]) -> Mapping[str, float]:
         """Means over the queries ``ids``, as trec_eval computes them."""
         from eval.measures import evaluate
 
@@ -125,7 +121,7 @@ class Judged:
                 "learned_sparse.search and eval.evaluate"
             )
         qrels = {id: self.grades(id) for id in ids}
-        run = system.search({id: self.queries[id] for id in ids}, DEPTH, processors())[0]
+        run = timed_search(system, {id: self.queries[id] for id in ids}, DEPTH, processors())[0]
         with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
             path = Path(folder) / "run.txt"
             write_run(path, run)  # orders tied hits by ascending id; trec_eval would order them by descending id
@@ -136,7 +132,7 @@ class Judged:
 class Content:
     """What the server shows; without ``systems`` only encoders."""
 
-    systems: Mapping[str, System]
+    systems: Mapping[str, IndexInspector]
     text_of: Callable[[str], Document | None] = lambda _: None
     judged: Judged | None = None
     notes: Sequence[str] = ()
@@ -146,30 +142,20 @@ class Content:
 
     def encoders(self) -> dict[str, Load]:
         """The encoders of all systems and checkpoints; plain text has none."""
-        systems = {name: of.inspector.encoder for name, of in self.systems.items() if of.scoring != "bm25-text"}
+        systems = {name: of.encoder for name, of in self.systems.items() if of.note.scoring != "bm25-text"}
         return {**systems, **self.checkpoints}
 
     @contextmanager
-    def system(self, name: str) -> Iterator[System]:
-        """The system ``name`` for one request, whose thread leaves Java at its end: those of a server come and go.
-
-        Raise if the folder holds another index by now; the open one would still be searched.
-        """
+    def system(self, name: str) -> Iterator[IndexInspector]:
+        """The system ``name`` for one request, whose thread leaves Java at its end: those of a server come and go."""
         if name not in self.systems:
             raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
-        system = self.systems[name]
-        if _identity(system.index) != system.identity:
-            raise LearnedSparseError(f"{system.index}: changed since the server was started; start it again")
+        self.systems[name].check_unchanged()
         with java_thread():
-            yield system
+            yield self.systems[name]
 
     def queries(self) -> Judged:
         """The judged queries; raise if there are none."""
         if self.judged is None:
             raise UnknownNameError("there are no judged queries here; start the server with --collection and --split")
         return self.judged
-
-
-def _identity(index: Path) -> tuple[int, int] | None:
-    note = index / INDEX_MANIFEST
-    return (note.stat().st_ino, note.stat().st_mtime_ns) if note.is_file() else None

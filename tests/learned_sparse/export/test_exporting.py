@@ -47,16 +47,10 @@ def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
         export_vectors("seismic", tmp_path / "out", vectors=[vectors], queries=queries)
 
 
-def test_plain_vectors_are_exported_and_an_id_in_two_files_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "plain"
-    folder.mkdir()
-    line = '{"id": "d1", "vector": {"a": 3}}\n'
-    (folder / "one.jsonl").write_text(line, encoding="utf-8")
-    record = export_vectors("opensearch", tmp_path / "out", vectors=[folder])
+def test_plain_vectors_are_exported(tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text('{"id": "d1", "vector": {"a": 3}}\n', encoding="utf-8")
+    record = export_vectors("opensearch", tmp_path / "out", vectors=[tmp_path / "one.jsonl"])
     assert (record["documents"], record["postings"], record["source"]) == (1, 1, {})
-    (folder / "two.jsonl").write_text(line, encoding="utf-8")
-    with pytest.raises(LearnedSparseError, match=r"two.jsonl:1: the id 'd1' occurs twice"):
-        export_vectors("opensearch", tmp_path / "out", vectors=[folder], overwrite=True)
 
 
 @pytest.mark.parametrize(

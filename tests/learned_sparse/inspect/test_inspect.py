@@ -216,7 +216,6 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     ("options", "message"),
     [
         ("--model m --text a --query b", "--query is only for --document"),
-        ("--model m --document a --side query", "--side is only for --text"),
         ("--model m --document a --set k=1", "--set is for --text and for queries; documents are encoded already"),
         ("--document a", "no model is named: give --model NAME or --index DIR"),
     ],

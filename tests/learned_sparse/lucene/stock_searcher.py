@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options
-from learned_sparse.lucene.stock import allow_clauses
+from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, start_jvm
 
 
 def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
     """``LuceneImpactSearcher``; its queries are ids in ``queries``. No term is dropped."""
-    allow_clauses(max(map(len, queries.values()), default=0))
+    start_jvm()
     from pyserini.search.lucene import LuceneImpactSearcher
 
     class Prepared:

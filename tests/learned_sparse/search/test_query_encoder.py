@@ -138,13 +138,14 @@ def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: P
 @pytest.mark.jvm
 def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from learned_sparse.index.build import build_index
-    from learned_sparse.lucene.stock import allow_clauses, make_encoders_known
+    from learned_sparse.lucene.jvm import start_jvm
+    from learned_sparse.lucene.stock import make_encoders_known
 
     many_terms = {f"w{number}": 1 for number in range(3_000)}
     vectors = {"d1": {"hives": 3}, "d2": {"hives": 1, "rash": 2}, "wide": many_terms}
     index = tmp_path / "index"
     build_index(write_folder(tmp_path / "encoded", vectors), index)
-    allow_clauses(1)  # starts the JVM
+    start_jvm()
     from pyserini.search.lucene import LuceneImpactSearcher
 
     encoder = QueryEncoder(WordCounts(), Quantizer(1.0))

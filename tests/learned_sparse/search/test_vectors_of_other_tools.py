@@ -52,8 +52,6 @@ def test_integer_weights_are_indexed_and_searched_with_query_vectors(
     search.main(["--index", str(tmp_path / "index"), "--query-vectors", str(queries), *run])
     expected = {"q1": dot_products({"hives": 2, "itch": 1}, vectors), "q2": dot_products({"wing": 1}, vectors)}
     assert read_run(tmp_path / "run") == expected
-    with pytest.raises(LearnedSparseError, match="name one with --checkpoint, or search encoded queries with --query-"):
-        search.main(["--index", str(tmp_path / "index"), "--topics", str(queries), *run])
 
 
 @pytest.mark.jvm

@@ -49,7 +49,7 @@ def toy_content(folder: Path) -> Generator[Content]:
         opened = open_systems({"words": index, AGAIN: index, "bm25": folder / "bm25"}, texts.get)
         yield Content(systems=opened, text_of=texts.get, judged=Judged(collection, "test"), notes=[f"note {SCRIPT}"])
         for system in opened.values():
-            system.inspector.searcher.close()
+            system.searcher.close()
 
 
 @contextmanager

@@ -72,7 +72,8 @@ def test_hits_are_those_of_the_searchers(client: TestClient, content: Content) -
     words, bm25 = answer["rankings"]
     assert [(hit["id"], hit["score"]) for hit in words["hits"]] == exact_hits(QUERY)
     assert [hit["text"] for hit in words["hits"]] == [DOCUMENTS[hit["id"]] for hit in words["hits"]]
-    assert [(hit["id"], hit["score"]) for hit in bm25["hits"]] == content.systems["bm25"].search({"": QUERY}, 10)[0][""]
+    expected = content.systems["bm25"].searcher.search_batch({"": QUERY}, 10)[""]
+    assert [(hit["id"], hit["score"]) for hit in bm25["hits"]] == expected
     ranks = {hit["id"]: hit["rank"] for hit in bm25["hits"]}
     assert list(ranks.values()) == list(range(1, len(ranks) + 1))
     assert [hit["ranks"]["bm25"] for hit in words["hits"]] == [ranks.get(hit["id"]) for hit in words["hits"]]
@@ -180,7 +181,7 @@ def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
             for side in ("document", "query"):
                 ask(client, "/encode", text="a word", system=system, side=side)
         assert sorted(LOADED) == ["document", "query"]
-        assert list(content.systems["bm25"].inspector.encoder("query").terms) == []
+        assert list(content.systems["bm25"].encoder("query").terms) == []
         shutil.copytree(content.systems["words"].index, tmp_path / "other")
         shutil.rmtree(content.systems["words"].index)
         (tmp_path / "other").rename(content.systems["words"].index)
@@ -216,7 +217,7 @@ def test_measuring_leaves_threads_to_others(content: Content, monkeypatch: pytes
 def test_an_internal_error_shows_no_details(
     client: TestClient, content: Content, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content.systems["words"], "search", lambda *_: 1 / 0)
+    monkeypatch.setattr(content.systems["words"].searcher, "search_batch", lambda *_: 1 / 0)
     response = client.post("/search", json=SEARCH)
     assert (response.status_code, "ZeroDivisionError" in response.text) == (500, False)
     assert "internal error" in response.json()["error"]
