@@ -44,7 +44,7 @@ class CrossEncoderRecipe:
     def __post_init__(self) -> None:
         if not self.data or self.steps < 1 or self.batch_size < 1:
             raise LearnedSparseError("'data' needs an entry, 'steps' and 'batch_size' are at least 1")
-        if self.negatives.count < 1:
+        if self.negatives.per_query < 1:
             raise LearnedSparseError("negatives: a cross-encoder needs at least one for each query")
         for source in self.negatives.parts:
             if source.kind not in ("given", "bm25", "random"):
@@ -76,7 +76,7 @@ def train_cross_encoder(
 
     started, on = time.perf_counter(), str(choose_device(device))
     rows: list[dict[str, Any]] = []  # the pairs of all steps in order
-    count, negatives = recipe.steps * recipe.batch_size, recipe.negatives.count
+    count, negatives = recipe.steps * recipe.batch_size, recipe.negatives.per_query
     for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
         rows.append({"query": example.query, "document": example.positive, "label": 1.0})
         rows += [{"query": example.query, "document": text, "label": 0.0} for text in example.negatives]

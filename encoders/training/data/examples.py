@@ -153,7 +153,7 @@ class JudgedExamples(Examples):
 
         What the shares leave over is drawn at random.
         """
-        count, chosen = self.settings.count, list[str]()
+        count, chosen = self.settings.per_query, list[str]()
         parts = [self._below_margin(query, document, source.of.get(query, ())) for source in self.candidates]
         shares = np.array([source.share for source in self.candidates])
         exact = count * shares / shares.sum()

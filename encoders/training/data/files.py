@@ -134,7 +134,7 @@ class ExampleFile(Examples):
 
     def get(self, index: int, rng: np.random.Generator) -> Example:
         """Example ``index``, from 0; ``rng`` draws one of several positives, and the negatives."""
-        line, count = self._line(index), self.settings.count
+        line, count = self._line(index), self.settings.per_query
         at = int(rng.integers(line.positives)) if line.positives > 1 else 0
         usable = list(range(line.positives, len(line.documents)))
         if self.settings.margin is not None:  # negatives that score more are likely relevant
@@ -192,9 +192,9 @@ def checked(path: Path, settings: Negatives) -> Negatives:
     """``settings``; raise if triples cannot give such negatives."""
     if path.suffix == ".gz":
         raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
-    if any(source.kind not in ("given", "none") for source in settings.parts):
+    if any(source.kind != "given" for source in settings.parts):
         raise LearnedSparseError(f"{path}: the file has its own negatives; set negatives: kind: given")
-    if settings.count > 1 and path.suffix == ".tsv":
+    if settings.per_query > 1 and path.suffix == ".tsv":
         raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
     return settings
 

@@ -53,7 +53,7 @@ class NegativeSampler:
         self._candidates: list[list[Candidates]] = []
         self._searched: dict[tuple[int, int], tuple[JudgedExamples, Path]] = {}
         for number, source in enumerate(sources):
-            parts = settings.parts if isinstance(source.examples, JudgedExamples) else ()
+            parts = settings.parts if isinstance(source.examples, JudgedExamples) and settings.per_query else ()
             self._candidates.append([self._initial(source, part) for part in parts])
             for index, part in enumerate(parts):
                 if part.kind in MINED and isinstance(source.examples, JudgedExamples):
@@ -67,7 +67,7 @@ class NegativeSampler:
 
     def is_due(self, step: int, mined_at: int | None) -> bool:
         """Whether to mine before ``step``, if the last mining was at step ``mined_at``."""
-        if not any(part.kind in MINED for part in self.settings.parts) or mined_at == step:
+        if not self._searched or mined_at == step:
             return False
         return mined_at is None or (self._every is not None and step % self._every == 0)
 
@@ -114,7 +114,7 @@ class NegativeSampler:
         examples: Any = source.examples
         run: Run = {}
         where = source.source.run
-        if part.kind in ("random", "none"):
+        if part.kind == "random":
             return Candidates({}, part.share, random=True)
         if where is not None and part.kind != "checkpoint":
             run = read_run(where)
@@ -126,11 +126,11 @@ class NegativeSampler:
             collection, _, split = source.name.partition("/")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
             run, where = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, split=split)
-        elif part.kind == "given" and self.settings.count:
+        elif part.kind == "given":
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "
                 f"{source.source.collection}:{source.source.split},run=FILE), or --set negatives.kind=bm25, which "
-                "searches them; other kinds are self, random and none"
+                "searches them; other kinds are self and random, and per_query: 0 needs none"
             )
         else:
             return Candidates({}, part.share)
