@@ -6,7 +6,6 @@ A teacher's scores of (query, document) pairs are read here too, by id: TREC run
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.texts import TextStore, query_key, text_key
+from encoders.training.data.texts import TextStore, fingerprint, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
@@ -117,11 +116,8 @@ class JudgedExamples(Examples):
         self.queries, self.positives, self.texts, self.teacher = queries, positives, texts, teacher
         self.scored, self.settings = teacher is not None, settings
         self._pairs = [(query, document) for query, documents in positives.items() for document in documents]
-        joined = "\n".join(f"{query}\t{document}\t{queries[query]}" for query, document in self._pairs)
-        digest = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16)
-        digest.update(texts.fingerprint.encode())
-        digest.update(b"" if teacher is None else teacher.fingerprint.encode())
-        self.fingerprint = digest.hexdigest()
+        pairs = (f"{query}\t{document}\t{queries[query]}" for query, document in self._pairs)
+        self.fingerprint = fingerprint([*pairs, texts.fingerprint, None if teacher is None else teacher.fingerprint])
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -205,12 +201,10 @@ class TeacherScores:
     def __init__(self, path: Path) -> None:
         keys, scores = array("Q"), array("f")
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        digest = hashlib.blake2b(digest_size=16)
         for file in files:
             for query, document, score in (_of_parquet if file.suffix == ".parquet" else _of_lines)(file):
                 keys.append(_key(query, document))
                 scores.append(score)
-            digest.update(sha256(file).encode())
         if not keys:
             raise LearnedSparseError(f"{path}: no scores")
         order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
@@ -218,7 +212,7 @@ class TeacherScores:
         same = (self._keys[1:] == self._keys[:-1]) & (self._scores[1:] != self._scores[:-1])
         if same.any():
             raise LearnedSparseError(f"{path}: a query and a document have two scores; keep one of them")
-        self.fingerprint = digest.hexdigest()
+        self.fingerprint = fingerprint(map(sha256, files))
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -7,7 +7,6 @@ memory.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from tqdm import tqdm
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import TextStore, if_main, text_key
+from encoders.training.data.texts import TextStore, fingerprint, if_main, text_key
 from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.encoder import Side
@@ -163,15 +162,13 @@ def bm25_run(
     Documents are indexed without their expansion text, so that all models get the same candidates. The file is named
     after a hash of queries, texts and depth: whoever searches the same finds it there.
     """
-    digest = hashlib.blake2b(str(depth).encode(), digest_size=8)
 
     def plain_texts() -> Iterator[Document]:
         return (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
 
     records: Iterable[Query | Document] = itertools.chain(queries, plain_texts())
-    for record in records:
-        digest.update(f"\0{record.id}\0{record.text}".encode("utf-8", "surrogatepass"))
-    run, index = run_file(collection, f"{split}-{digest.hexdigest()}", "bm25"), index_folder(collection, TRAINING_INDEX)
+    digest = fingerprint(itertools.chain([depth], (f"{record.id}\0{record.text}" for record in records)))[:16]
+    run, index = run_file(collection, f"{split}-{digest}", "bm25"), index_folder(collection, TRAINING_INDEX)
 
     def search() -> None:
         from learned_sparse.index.build import build_bm25_index
