@@ -11,12 +11,12 @@ from encoders.backbone.device import choose_device, process_settings
 from encoders.backbone.pretrained import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
-from encoders.teach.scorers import cross_encoder_class
 from encoders.training.data.batches import examples_in_order
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.jsonvector.manifest import versions
 
 
@@ -65,7 +65,7 @@ def train_cross_encoder(
 
     Nothing is kept before the end: a stopped run starts again. sentence-transformers' own states are pickles.
     """
-    model_class = cross_encoder_class()
+    model_class = import_extra("sentence_transformers", "teach").CrossEncoder
     if output.exists() and not overwrite:
         raise LearnedSparseError(f"{output}: exists already; replace it with --overwrite, or name another --output")
     import datasets

@@ -20,6 +20,7 @@ from encoders.training.data.texts import TextStore, fingerprint, query_key, text
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.lines import text_lines
 
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
@@ -252,11 +253,7 @@ def _of_lines(file: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def _of_parquet(file: Path) -> Iterator[tuple[str, str, float]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise LearnedSparseError(f"{file}: Parquet is read with pyarrow, which is missing: install pyarrow") from error
+    pyarrow, parquet = (import_extra(name, "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         opened = parquet.ParquetFile(file)
     except (OSError, pyarrow.ArrowException) as error:
