@@ -28,7 +28,7 @@ help:
 	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\")"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
-	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
+	@echo "make test-slow            the other tests of CI: faults, bad input, longer examples, benchmarks, several machines, bf16"
 	@echo "make test-faults          kill, damage and race every command; 2,000 inputs for each reader: half an hour"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-neighbours      install the engines and servers that exports are for, and load exports into them"

@@ -209,14 +209,21 @@ def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
         used.append([kind, counts.texts, counts.postings / max(1, counts.texts), len(frequencies), once, half])
         found = np.quantile(counts.lengths, list(_QUANTILES.values())).tolist()
         lengths.append([kind, float(counts.lengths.mean()), *found, int((counts.lengths == 0).sum())])
-    columns = ["texts", "number", Column("active per text", 1), "dimensions in use", "in one text only", _HALF]
+    columns: list[Column | str] = [
+        "texts",
+        "number",
+        Column("active per text", 1),
+        "dimensions in use",
+        "in one text only",
+        _HALF,
+    ]
     remarks = []
     if "queries" in kinds:
         unqueried = kinds["documents"].document_frequency.keys() - kinds["queries"].document_frequency.keys()
         remarks.append(f"{len(unqueried):,} dimensions are active in documents only.")
     sampled, documents = len(kinds["documents"].lengths), kinds["documents"].texts
     sample = [f"Of a sample of {sampled:,} of the {documents:,} documents."] if sampled < documents else []
-    of_text = ["texts", *(Column(heading, 1) for heading in ("mean", *_QUANTILES)), "empty"]
+    of_text: list[Column | str] = ["texts", *(Column(heading, 1) for heading in ("mean", *_QUANTILES)), "empty"]
     return [
         Section("Dimensions in use", remarks, columns, used),
         Section("Dimensions per text", sample, of_text, lengths),
@@ -254,7 +261,12 @@ def stop_sections(documents: TermCounts, queries: TermCounts | None, limit: floa
             f"gives {equal:.4f}."
         )
     remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
-    headings = ["in more than", "dimensions", Column("% of the postings", 1), Column("% of the FLOPS", 1)]
+    headings: list[Column | str] = [
+        "in more than",
+        "dimensions",
+        Column("% of the postings", 1),
+        Column("% of the FLOPS", 1),
+    ]
     columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
     title = f"Stop-dimensions: {stop:,} in more than {limit:.0%} of the documents"
     return [Section("Stop-dimensions by share", [remark], headings, cuts), Section(title, remarks, columns, rows)]

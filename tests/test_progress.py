@@ -18,22 +18,23 @@ from learned_sparse.core import errors
 from tests.reliability.processes import main_of
 from tests.toy_data import save_collection
 
-MODEL = "--model m --checkpoint {checkpoint} --device cpu --dtype fp32"
+ENCODE = "learned_sparse.encode --model m --checkpoint checkpoint --device cpu --dtype fp32"
 BARS = [
-    (f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {{out}}", "12/12", "12 documents of"),
+    (f"{ENCODE} --input toy/corpus.jsonl --output vectors", "12/12", "12 documents of"),
+    (f"{ENCODE} --queries --input toy/queries.jsonl --output queries", "12/12", "12 queries"),
     (
-        "learned_sparse.search --backend exact --vectors {vectors} --topics {toy}/queries.jsonl --output {out}",
-        "12/12", "{out}: 12 queries",
+        "learned_sparse.search --backend exact --vectors vectors --topics toy/queries.jsonl --output run",
+        "12/12", "run: 12 queries",
     ),
-    ("learned_sparse.export --format ciff --vectors {vectors} --output {out}", "12/12", "{out}: 12 documents"),
-    ("learned_sparse.jsonvector prune --vectors {vectors} --top-dimensions 1 --output {out}", "12/12", "12 documents"),
-    ("eval.costs --vectors {vectors} --queries {queries} --output {out}", "236/236", "{out}: "),
+    ("learned_sparse.export --format ciff --vectors vectors --output ciff", "12/12", "ciff: 12 documents"),
+    ("learned_sparse.jsonvector prune --vectors vectors --top-dimensions 1 --output pruned", "12/12", "12 documents"),
+    ("eval.costs --vectors vectors --queries queries --output costs", "236/236", "costs: "),
     (
-        "encoders.teach --collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}",
-        "12/12", "{out}: 12 pairs of 12 queries",
+        "encoders.teach --collection toy --split test --run few --checkpoint checkpoint --output scores",
+        "12/12", "scores: 12 pairs of 12 queries",
     ),
 ]  # fmt: skip
-"""A command, what its bar shows, and what it prints at its end."""
+"""Commands, each of which may read what those before wrote; what the bar shows, and what is printed at the end."""
 
 
 class Terminal(io.StringIO):
@@ -52,37 +53,25 @@ def printed_by(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return printed.out.splitlines()
 
 
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, Path]:
-    """A collection, a checkpoint, encoded documents and queries, and a run."""
-    folder = tmp_path_factory.mktemp("progress")
-    paths = {name: folder / name for name in ("toy", "checkpoint", "vectors", "queries", "run")}
-    save_collection(paths["toy"], ["test"])
-    save_checkpoint(paths["checkpoint"], new_model("splade", {}, str(tiny_bert)))
-    paths["run"].write_text("q0 Q0 d0 1 2.0 t\n", encoding="utf-8")
-    encode = main_of("learned_sparse.encode")
-    for words in (
-        "--input {toy}/corpus.jsonl --output {vectors}",
-        "--queries --input {toy}/queries.jsonl --output {queries}",
-    ):
-        assert encode(shlex.split(f"{MODEL} {words}".format(**paths))) == 0
-    return paths
+@pytest.fixture
+def folder(tmp_path: Path, tmp_home: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a collection, a checkpoint and a run."""
+    monkeypatch.chdir(tmp_path)
+    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
+    (tmp_path / "few").write_text("q0 Q0 d0 1 2.0 t\n", encoding="utf-8")
+    return save_collection(tmp_path / "toy", ["test"]).parent
 
 
-@pytest.mark.parametrize(("words", "shown", "end"), BARS)
-def test_bar_and_end(
-    words: str, shown: str, end: str, paths: dict[str, Path], tmp_path: Path, tmp_home: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    named = {**paths, "out": tmp_path / "out"}
-    terminal = Terminal()
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", terminal)
-        patch.setattr(tqdm.std.tqdm, "__init__", partialmethod(tqdm.std.tqdm.__init__, mininterval=0, miniters=1))
-        printed = printed_by(words.format(**named), capsys)
-    assert shown in terminal.getvalue()
-    assert re.search(r"\d+%\||\d+ documents \[", terminal.getvalue())
-    assert any(end.format(**named) in line for line in printed)
+def test_bar_and_end(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(tqdm.std.tqdm, "__init__", partialmethod(tqdm.std.tqdm.__init__, mininterval=0, miniters=1))
+    for words, shown, end in BARS:
+        terminal = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", terminal)
+            printed = printed_by(words, capsys)
+        assert shown in terminal.getvalue(), words
+        assert re.search(r"\d+%\||\d+ documents \[", terminal.getvalue())
+        assert any(end in line for line in printed), printed
 
 
 def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,21 +86,22 @@ def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("before", [["encode", "index"], ["index"]])
+@pytest.mark.parametrize(
+    ("words", "commands"),
+    [
+        (f"{ENCODE} --input toy/corpus.jsonl --output 'my vectors'", ["encode", "index", "search", "evaluate"]),
+        ("learned_sparse.index --bm25 --collection toy", ["index", "search", "evaluate"]),
+    ],
+)
 def test_next_commands_lead_to_measures(
-    before: list[str], paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+    words: str, commands: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each printed command is run as it stands, up to the one that measures, or that needs a file of the user."""
-    if before[0] == "encode":
-        words = f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path}/'my vectors'"
-    else:
-        words = "learned_sparse.index --bm25 --collection {toy}"
-    words, modules = words.format(**paths), []
+    run = []
     while words:
-        modules.append(words.split()[0].rpartition(".")[2])
+        run.append(words.split()[0].rpartition(".")[2])
         last = printed_by(words, capsys)[-1]
         words = last.partition("next: python -m ")[2]
-        words = words.replace("QUERIES.tsv", str(paths["toy"] / "queries.jsonl"))
-        words = words.replace("QRELS.txt", str(paths["toy"] / "qrels" / "test.tsv"))
-    assert modules == [*before, "search", "evaluate"]
+        words = words.replace("QUERIES.tsv", "toy/queries.jsonl").replace("QRELS.txt", "toy/qrels/test.tsv")
+    assert run == commands
     assert re.search(r"[01]\.\d{4}$", last)

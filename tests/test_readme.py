@@ -116,6 +116,7 @@ def test_sparterm_as_written(tmp_path: Path) -> None:
         assert [round(score) for _, score in stock[query]] == [score for _, score in hits]
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_leaderboards_as_written(tmp_path: Path) -> None:
     planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path).values()
@@ -153,6 +154,7 @@ def test_the_readme_as_written(tmp_path: Path, python: Any) -> None:
     run_program(python_block("In Python") + PYSERINI.format(printed=printed), tmp_path, python)
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_your_own_collection_as_written(tmp_path: Path, python: Any) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))

@@ -425,7 +425,7 @@ class Builder:
         else:
             stem, flag = slug(name) if self.matrix.plain_names else f"{BM25}-expanded", []
             documents = self.rewritten("expand", stem, on, _filled(row.expanded, on))
-            words = ["learned_sparse.index", "--bm25", "--input", documents.writes[0]]
+            words: list[str | Path] = ["learned_sparse.index", "--bm25", "--input", documents.writes[0]]
             at, size = f"indexes/{on.name}/*", documents.disk_bytes
             index = self.make("index-bm25", stem, at, words, documents, disk_bytes=size)
         options = ["--index", str(index.writes[0]), *row.words]
@@ -446,7 +446,8 @@ class Builder:
 
     def rewritten(self, action: str, stem: str, on: Target, file: Path) -> Step:
         """Write the texts or new terms of each document with its predicted queries, of which ``file`` has all."""
-        words = [PREPARE, action, "--collection", on.documents_of, "--expanded", file, *self._bad_lines()]
+        words: list[str | Path] = [PREPARE, action, "--collection", on.documents_of, "--expanded", file]
+        words += self._bad_lines()
         at, size = f"expanded/{on.name}/*", on.size * TEXT_BYTES
         return self.make("prepare", stem, at, words, file, *on.documents, disk_bytes=size)
 
@@ -564,7 +565,7 @@ class Builder:
         words += [word for argument in data for word in ("--data", argument)]
         words += [word for change in changes for word in ("--set", change)]
         folder = folder_name(name, seed) if matrix.plain_names else stem
-        made_of = (*made, *_training_files(recipe, made), {"recipe": stated(recipe)})
+        made_of: tuple[Made, ...] = (*made, *_training_files(recipe, made), {"recipe": stated(recipe)})
         step = self.make("train", folder, "checkpoints/*", words, *made_of, disk_bytes=_TRAINING_BYTES)
         return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem=stem, recipe=recipe)
 

@@ -19,25 +19,23 @@ from encoders.head.vocabulary_head import TiledScores, pool
 from tests.benchmarks.encoding import unfit
 from tests.benchmarks.engines import BATCH
 from tests.benchmarks.run import child, interleave, median_ratio
-from tests.benchmarks.shapes import PUBLISHED, SMALL, Shape
+from tests.benchmarks.shapes import PUBLISHED, SMALL, Shape, passages
 
 
 def run(toy: bool) -> dict[str, Any]:
     """splade-tiny, and the untrained model of 6 layers with as many terms as a trained one."""
     shapes = [PUBLISHED] if toy else [SMALL, PUBLISHED]
-    measured = {
-        shape.name: child("tests.benchmarks.head:measure", name=shape.name, number=8 if toy else 512)
-        for shape in shapes
-    }
+    measured = {shape.name: child("tests.benchmarks.head:measure", name=shape.name, toy=toy) for shape in shapes}
     rows = [row for result in measured.values() for row in result["rows"]]
     ratios = {name: result["ratios"] for name, result in measured.items()}
     return {"sizes": {name: result["sizes"] for name, result in measured.items()}, "rows": rows, "ratios": ratios}
 
 
-def measure(name: str, number: int) -> dict[str, Any]:
+def measure(name: str, toy: bool) -> dict[str, Any]:
     """Milliseconds a passage of both heads in both dtypes, which must give the same weights."""
     shape = next(shape for shape in (SMALL, PUBLISHED) if shape.name == name)
-    texts = shape.passages(number)
+    number = 8 if toy else 512
+    texts = passages(number, files=40 if toy else None)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

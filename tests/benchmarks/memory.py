@@ -6,14 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import BertConfig, BertForMaskedLM
-
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.checkpoints.hub import locate
 from tests.benchmarks.engines import load
 from tests.benchmarks.run import child, memory_mb
-from tests.benchmarks.shapes import SMALL, TINY, passages
+from tests.benchmarks.shapes import SMALL, TINY, passages, random_bert
 
 OURS, THEIRS = "learned_sparse fp32", "sentence-transformers torch fp32"
 _KERNEL = Path("/proc/self")
@@ -25,7 +20,8 @@ def run(toy: bool) -> dict[str, Any]:
     shape = TINY if toy else SMALL
     with tempfile.TemporaryDirectory() as temporary:
         trained, untrained = shape.save(Path(temporary) / "trained", shape.passages(16)), Path(temporary) / "untrained"
-        shape.make(untrained) if toy else _untrained(untrained)
+        if not toy:  # it activates nearly all terms for every text
+            random_bert(untrained, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
         rows, cases = [], [
             (OURS, trained, "passages", small), (OURS, trained, "passages", large),
             (OURS, trained, "long documents", long), (OURS, untrained, "passages, untrained model", small),
@@ -59,13 +55,3 @@ def encode(engine: str, model: str, number: int, files: int | None, joined: int,
         (_KERNEL / "clear_refs").write_text("5")  # resets the peak of resident memory
         work(corpus, folder / "out")
         return {"loaded_mb": round(loaded, 1), "extra_mb": round(memory_mb() - loaded, 1)}
-
-
-def _untrained(folder: Path) -> None:
-    """A random model of the same size, which activates nearly all terms for every text."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
-        model: Any = BertForMaskedLM(config)
-    model.save_pretrained(folder)
-    load_tokenizer(locate("minilm")).save_pretrained(folder)

@@ -74,11 +74,11 @@ def minilm(folder: Path) -> None:
     load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 
-def bert_base(folder: Path) -> None:
-    """Random BERT-base (12 layers, hidden size 768) with the uncased vocabulary."""
+def random_bert(folder: Path, **size: int) -> None:
+    """Random BERT of BERT-base's size (12 layers, hidden size 768) or another, with the uncased vocabulary."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model: Any = BertForMaskedLM(BertConfig())
+        model: Any = BertForMaskedLM(BertConfig(**size))
     torch.nn.init.constant_(model.cls.predictions.transform.LayerNorm.weight, _SHARPNESS)
     model.save_pretrained(folder)
     load_tokenizer(locate("minilm")).save_pretrained(folder)
@@ -97,7 +97,7 @@ def splade_tiny(folder: Path) -> None:
 
 
 SMALL = Shape(name="6 layers, 384", make=minilm)
-BASE = Shape(name="BERT-base, 12 layers, 768", make=bert_base)
+BASE = Shape(name="BERT-base, 12 layers, 768", make=random_bert)
 PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, active=0)
 TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
 

@@ -64,7 +64,6 @@ class Case:
         They are the old result, the new one, or nothing. A result of which files appear one by one may be incomplete
         while the file that is written last is absent or says so.
         """
-        old, new, now = ({name: tree[name] for name in tree if not name.endswith("/")} for tree in (old, new, now))
         if now in ({}, old, new):
             return ""
         if not self.incremental:
@@ -89,20 +88,15 @@ def is_temporary(name: str) -> bool:
 
 
 def everything(folder: Path) -> Tree:
-    """The files below ``folder``, without times and random ids of Lucene; empty folders end in ``/``.
+    """The files below ``folder``, without times and random ids of Lucene.
 
     Lock files are left out: the one of a killed process stays until something is written there again.
     """
     files: Tree = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if _LOCK.search(name):
-            continue
-        with contextlib.suppress(FileNotFoundError):  # what a killed command has started may still write
-            if path.is_dir():
-                if not any(path.iterdir()):
-                    files[f"{name}/"] = b""
-            else:
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # what a killed command started may still write
+            if not _LOCK.search(name):
                 files[name] = _neutral(name, path.read_bytes())
     return files
 

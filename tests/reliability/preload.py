@@ -34,7 +34,7 @@ for name in IMPORTED_BY_PYSERINI:
 torch.set_num_threads(1)
 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
 teach.BLOCK = 16  # several blocks
-runner.subprocess = SimpleNamespace(  # type: ignore[attr-defined]
+runner.subprocess = SimpleNamespace(  # type: ignore[assignment,attr-defined]
     Popen=ForkedProcess, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT
 )
 if (threads := threading.active_count()) != 1:

@@ -133,7 +133,7 @@ QUANTIZERS: list[tuple[Any, str]] = [
     ({"scale": "big"}, "scale: expected a finite number"), ({"scale": -1}, "quantisation factor -1"),
     ({"scale": 1, "bits": 99}, "99 bits"), (3, "quantizers: document: expected"),
 ]  # fmt: skip
-EDITS: list[tuple[str, dict[str, Any] | str, str]] = [
+EDITS: list[tuple[str, Any, str]] = [
     *(("config.json", lie, message) for lie, message in (
         ({"vocab_size": 50}, r"word_embeddings\.weight has the shape \[\d+, 16\] .* \[50, 16\] in config"),
         ({"hidden_size": 32}, r"LayerNorm\.bias has the shape \[16\] in the weights and \[32\] in config"),

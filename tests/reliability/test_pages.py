@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
@@ -20,8 +20,8 @@ HOSTILE = (
     "' onmouseover='alert(1)", "\u2028\u2029", "&lt;b&gt;&#60;b&#62;", "</title><b>", "</style><b>", "</pre><b>",
     "\\", "`", "%}{#", "\x00\x1b[31m",
 )  # fmt: skip
-FREE = {"title", "about", "command", "processor", "source", "note", "curve", "claim", "error", "collection", "backbone"}
-"""Keys of ``results.json`` whose texts are free."""
+KEYS = "title|about|command|processor|source|note|curve|claim|error|collection|backbone|name|row|column|baseline"
+"""Keys of ``results.json`` whose texts are free, or names."""
 
 
 class Elements(HTMLParser):
@@ -39,30 +39,13 @@ class Elements(HTMLParser):
         self.attributes.update(attrs)
 
 
-def with_text(content: Any, text: str, key: str = "") -> Any:
-    """``content`` with ``text`` after every free text and every name."""
-    if isinstance(content, dict):
-        if key == "versions":
-            return {f"{name}{text}": f"{value}{text}" for name, value in content.items()}
-        return {name: with_text(value, text, name) for name, value in content.items()}
-    if isinstance(content, list):
-        return [with_text(value, text, "error" if key == "commands" else key) for value in content]
-    named = key in {"name", "row", "column", "baseline"}
-    return f"{content}{text}" if isinstance(content, str) and (named or key in FREE) else content
-
-
 def results_with(text: str) -> Results:
     """Made-up results with ``text`` in every field, after a space: the first word of a row names its system."""
-    text = f" {text}"
     made_up = results()
-    trainings = {
-        (f"{row}{text}", f"{column}{text}"): [
-            {measure: {f"{query}{text}": value for query, value in values.items()} for measure, values in of.items()}
-            for of in of_cell
-        ]
-        for (row, column), of_cell in made_up.trainings.items()
-    }
-    return Results(content=with_text(made_up.content, text), trainings=trainings)
+    whole = re.compile(rf'("(?:{KEYS})": "(?:[^"\\]|\\.)*)"')
+    content = whole.sub(lambda match: f"{match[1]} {json.dumps(text)[1:]}", json.dumps(made_up.content))
+    trainings = {(f"{row} {text}", f"{column} {text}"): of for (row, column), of in made_up.trainings.items()}
+    return Results(content=json.loads(content), trainings=trainings)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

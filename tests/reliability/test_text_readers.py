@@ -23,7 +23,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import MAX_LINE_VARIABLE
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
-from tests.reliability.scale import generated
+from tests.reliability.scale import generated, refusal
 
 ODD = ["..", "../../x", "C:\\x", "007", "-0", "NaN", "<b>", "é", "e\u0301", "\U0001f600", "%2e", "日" * 254, "[x]"]
 LETTERS = st.characters(exclude_categories=["Cs"]).filter(lambda c: not c.isspace() and c not in "\0\ufeff")
@@ -148,12 +148,9 @@ EVERY = pytest.mark.parametrize("name", READERS)
 
 def refused(read: Callable[[Path], Any], path: Path) -> str:
     """The message after the path: one short line."""
-    with pytest.raises(LearnedSparseError) as error:
-        read(path)
-    message = str(error.value)
+    message = refusal(read, path)
+    assert message
     assert message.startswith(str(path))
-    assert "\n" not in message
-    assert len(message) < 2_000
     return message.removeprefix(str(path))
 
 
@@ -211,10 +208,7 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
         content = b"\n".join(line_bytes(line) for line, _ in lines)
         start, cut = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 9))
         path = save(tmp_path / f"file{reader.suffix}", content[:start] + piece + content[start + cut :], pack=False)
-        try:
-            reader.read(path)
-        except LearnedSparseError as error:
-            assert str(error).startswith(str(path))  # noqa: PT017
+        assert (refusal(reader.read, path) or str(path)).startswith(str(path))
 
     check()
 

@@ -219,10 +219,11 @@ def _training(row: Json) -> str:
     if not budget:
         return ""
     length = budget["max_length"]
+    layers = f"{budget['layers']} layers of " if budget["layers"] else ""
     stages = [f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in budget["stages"]]
     return (
         f"{', then '.join(stages)}; {budget['seconds'] / 60:.1f} minutes on {budget['processor']} ({budget['threads']} "
-        f"threads); {budget['layers']} layers of {budget['backbone']}, documents cut at "
+        f"threads); {layers}{budget['backbone']}, documents cut at "
         f"{length['document'] if isinstance(length, dict) else length} tokens"
         + (f"; {len(row['seeds'])} trainings (seeds {', '.join(map(str, row['seeds']))})" if row["seeds"] else "")
     )
