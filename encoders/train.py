@@ -13,6 +13,7 @@ from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import command_line, print_next
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.settings import CommandParser, add_set_option, parse
 
 
@@ -46,12 +47,9 @@ def main(argv: list[str] | None = None) -> int:
         return _train_cross_encoder(options, values)
     recipe = load_recipe(options.recipe, changes=options.set, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
-    try:
-        from encoders.training.loop import run_recipe
-    except ImportError as error:
-        raise LearnedSparseError(
-            f"training needs the package {error.name}, which is missing: install the extra 'train'"
-        ) from error
+    import_extra("accelerate", "train")
+    from encoders.training.loop import run_recipe
+
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
     report = run_recipe(recipe, output, **{name: getattr(options, name) for name in names})
     resume = _continuation(sys.argv[1:] if argv is None else argv)

@@ -64,7 +64,7 @@ def test_documents_are_encoded_once_for_all_parts(name: str, tmp_home: Path, mon
     [("", "train"), ("/train", "train"), ("/dev/small", "dev-small"), (":dev-small", "dev-small"), (":test", "test")],
 )
 def test_training_data(name: str, suffix: str, split: str) -> None:
-    loaded = load_source(Source(**data_source(name + suffix)), Negatives(kind="none"))
+    loaded = load_source(Source(**data_source(name + suffix)), Negatives(per_query=0))
     assert loaded.name == f"{FILED}/{split}"
     assert isinstance(loaded.examples, JudgedExamples)
     assert loaded.examples.positives["q3"] == ["d3"]
@@ -143,7 +143,7 @@ def test_empty_texts_in_bm25(
 
 
 def test_training_leaves_out_judgements_without_text(collection: str, caplog: pytest.LogCaptureFixture) -> None:
-    loaded = load_source(Source(collection=collection, split="test"), Negatives(kind="none", per_query=1))
+    loaded = load_source(Source(collection=collection, split="test"), Negatives(per_query=0))
     assert isinstance(loaded.examples, JudgedExamples)
     assert loaded.examples.positives == {"q1": ["d1"], "q3": ["d3"]}
     assert f"data: {collection}:test: left out 2 judgements whose query or document has no text" in caplog.messages
@@ -204,7 +204,7 @@ def test_bad_lines_in_small_steps_of_leaderboards(damaged: Path, tmp_path: Path)
 
 
 def test_bad_lines_in_training(damaged: Path) -> None:
-    source, none = Source(collection=str(damaged), split="test"), Negatives(kind="none")
+    source, none = Source(collection=str(damaged), split="test"), Negatives(per_query=0)
     validation = Validation(collection=str(damaged), split="test", every=1)
     for read in (lambda stores: load_source(source, none, stores), lambda s: Validator(validation, 0, stores=s)):
         with pytest.raises(LearnedSparseError, match=ERROR):

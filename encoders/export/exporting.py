@@ -8,7 +8,6 @@ of terms in queries.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +20,7 @@ from encoders.checkpoints.notes import IDF, MODULES, ROUTER, SATURATION, UNICOIL
 from encoders.encoding.model import LoadedModel, save_checkpoint
 from encoders.export.card import model_card
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, new_folder, write_json, write_record
+from learned_sparse.core.files import new_folder, write_json, write_record
 
 RECORD = "learned_sparse_export.json"
 """What was exported; a folder that has it may be replaced."""
@@ -70,8 +69,8 @@ def export_model(
                 "pyserini": _pyserini,
                 "opensearch": _opensearch,
             }[target](folder, model)
-        with atomic_write(folder / "README.md") as file:
-            file.write(model_card(model, output.name, target, licence=licence).encode())
+        card = model_card(model, output.name, target, licence=licence)
+        (folder / "README.md").write_text(card, encoding="utf-8")
         write_record(
             folder / RECORD,
             {"target": target, "architecture": model.architecture, "settings": as_json(model.settings), "notes": notes},
@@ -153,8 +152,7 @@ def _sentence_transformers(folder: Path, model: LoadedModel) -> list[str]:
         {"idx": number, "name": str(number), "path": path, "type": name}
         for number, (path, name) in enumerate(types.items())
     ]
-    with atomic_write(folder / MODULES) as file:
-        file.write(json.dumps(rows, indent=2).encode())
+    write_json(folder / MODULES, rows)
     return notes
 
 

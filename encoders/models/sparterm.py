@@ -160,8 +160,9 @@ class SparTerm(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, gate_logits: Tensor | None = None) -> Tensor:
         """Weights ``(batch, vocabulary)``; joint training passes the ``gate_logits`` that it has computed."""
-        if self.gate is None:
-            weights = self._literal_weights(input_ids, attention_mask)
+        if self.gate is None:  # literal-only has an importance predictor
+            literal, importance = self.bag_of_words.literal_positions(input_ids, attention_mask), self.importance
+            weights = cast(Importance, importance).literal(input_ids, attention_mask, literal) * self._unblocked
         else:
             if gate_logits is None:
                 with torch.no_grad():
@@ -183,12 +184,6 @@ class SparTerm(nn.Module):
             return term_shares
         gated = columns[~torch.isin(columns, input_ids[literal])]
         return term_shares + self.gate.shares(input_ids, attention_mask, gated)
-
-    def _literal_weights(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        if self.importance is None:
-            raise ValueError("neither importance predictor nor gate")
-        literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
-        return self.importance.literal(input_ids, attention_mask, literal) * self._unblocked
 
     def _expanded_weights(self, input_ids: Tensor, attention_mask: Tensor, binarized: Tensor) -> Tensor:
         bags = self.bag_of_words(input_ids, attention_mask)

@@ -11,12 +11,12 @@ from encoders.backbone.device import choose_device, process_settings
 from encoders.backbone.pretrained import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
-from encoders.teach.scorers import cross_encoder_class
 from encoders.training.data.batches import examples_in_order
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.jsonvector.manifest import versions
 
 
@@ -44,7 +44,7 @@ class CrossEncoderRecipe:
     def __post_init__(self) -> None:
         if not self.data or self.steps < 1 or self.batch_size < 1:
             raise LearnedSparseError("'data' needs an entry, 'steps' and 'batch_size' are at least 1")
-        if self.negatives.count < 1:
+        if self.negatives.per_query < 1:
             raise LearnedSparseError("negatives: a cross-encoder needs at least one for each query")
         for source in self.negatives.parts:
             if source.kind not in ("given", "bm25", "random"):
@@ -65,7 +65,7 @@ def train_cross_encoder(
 
     Nothing is kept before the end: a stopped run starts again. sentence-transformers' own states are pickles.
     """
-    model_class = cross_encoder_class()
+    model_class = import_extra("sentence_transformers", "teach").CrossEncoder
     if output.exists() and not overwrite:
         raise LearnedSparseError(f"{output}: exists already; replace it with --overwrite, or name another --output")
     import datasets
@@ -76,7 +76,7 @@ def train_cross_encoder(
 
     started, on = time.perf_counter(), str(choose_device(device))
     rows: list[dict[str, Any]] = []  # the pairs of all steps in order
-    count, negatives = recipe.steps * recipe.batch_size, recipe.negatives.count
+    count, negatives = recipe.steps * recipe.batch_size, recipe.negatives.per_query
     for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
         rows.append({"query": example.query, "document": example.positive, "label": 1.0})
         rows += [{"query": example.query, "document": text, "label": 0.0} for text in example.negatives]

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.records import Document
 
 MAX_LENGTH = 512
@@ -57,7 +58,7 @@ class CrossEncoder:
         data_type = choose_dtype(dtype, torch_device)
         with quiet():
             try:
-                self._model: Any = cross_encoder_class()(
+                self._model: Any = import_extra("sentence_transformers", "teach").CrossEncoder(
                     str(folder), device=str(torch_device), max_length=max_length, local_files_only=True,
                     model_kwargs={"use_safetensors": True, "dtype": DTYPES[data_type]},
                 )  # fmt: skip
@@ -93,17 +94,6 @@ class CrossEncoder:
         logits = self._model.predict(texts, activation_fn=torch.nn.Identity(), **options).double()
         progress.update(len(pairs))
         return np.asarray((logits if logits.ndim == 1 else logits[:, -1] - logits[:, 0]).cpu().numpy(), np.float64)
-
-
-def cross_encoder_class() -> Any:
-    """sentence-transformers' ``CrossEncoder``."""
-    try:
-        from sentence_transformers import CrossEncoder
-    except ImportError as error:
-        raise LearnedSparseError(
-            "cross-encoders need sentence-transformers, which is missing: install the extra 'teach'"
-        ) from error
-    return CrossEncoder
 
 
 class DotProducts:

@@ -70,7 +70,7 @@ class NegativeSource:
     ``checkpoint``: another model searches them, at the start of the stage. ``random``: documents of the collection.
     """
 
-    kind: Literal["given", "bm25", "self", "checkpoint", "random", "none"] = "given"
+    kind: Literal["given", "bm25", "self", "checkpoint", "random"] = "given"
     share: float = 1.0  # of the negatives of a query, beside the other sources
     checkpoint: str | None = None  # folder or name on the Hub
     # first and last, from 1; a higher first rank skips documents that are likely relevant but not judged
@@ -90,14 +90,9 @@ class NegativeSource:
 class Negatives(NegativeSource):
     """The hard negatives of a query: from one source, or from several ``sources`` in their shares."""
 
-    per_query: int = 1  # a query with fewer candidates is filled up with random documents
+    per_query: int = 1  # a query with fewer candidates is filled up with random documents; 0: no hard negatives
     margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
     sources: tuple[NegativeSource, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """Hard negatives of a query."""
-        return 0 if self.kind == "none" else self.per_query
 
     @property
     def parts(self) -> tuple[NegativeSource, ...]:
@@ -109,9 +104,8 @@ class Negatives(NegativeSource):
         plain, names = NegativeSource(), NegativeSource.__dataclass_fields__
         if self.sources and any(getattr(self, name) != getattr(plain, name) for name in names):
             raise LearnedSparseError("with 'sources', 'kind' and ranks are theirs; move them there")
-        kinds = [source.kind for source in self.sources]
-        if "none" in kinds or kinds.count("self") > 1:
-            raise LearnedSparseError("sources: kind: none is not a source, and one source of kind: self suffices")
+        if sum(source.kind == "self" for source in self.sources) > 1:
+            raise LearnedSparseError("sources: one source of kind: self suffices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,7 +347,7 @@ class Recipe:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
         for stage in self.stages:
-            if problem := stage.problem(self.architecture, self.negatives_of(stage).count):
+            if problem := stage.problem(self.architecture, self.negatives_of(stage).per_query):
                 raise LearnedSparseError(f"recipe {self.model}: stage {stage.name}: {problem}")
 
     def negatives_of(self, stage: Stage) -> Negatives:

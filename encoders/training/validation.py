@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +18,7 @@ from encoders.models.objectives import Mixture
 from encoders.training.data.examples import Judged
 from encoders.training.data.negatives import Vectors, bm25_run, draw
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
+from encoders.training.data.texts import TextStore, TextStores, fingerprint, query_key, text_key
 from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
@@ -122,11 +120,7 @@ class Validator:
 
     def fingerprint(self) -> str:
         """Hash of the queries, the judgements, the pool and the documents to re-rank."""
-        digest = hashlib.blake2b(json.dumps([self._queries, self.positives]).encode(), digest_size=16)
-        digest.update(self._pool.fingerprint.encode())
-        if self._candidates is not None:
-            digest.update(json.dumps(self._candidates).encode())
-        return digest.hexdigest()
+        return fingerprint([self._queries, self.positives, self._pool.fingerprint, self._candidates])
 
     def score(
         self, session: Session, component: str | None

@@ -100,7 +100,7 @@ def counted(recipe: Recipe, backbone: Path) -> Costs:
 
 def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
     """Operations of one step: forward and twice as many backward, for queries, positives and hard negatives."""
-    documents = 1 + (stage.negatives or recipe.negatives).count
+    documents = 1 + (stage.negatives or recipe.negatives).per_query
     example = costs.operations["query"] + documents * costs.operations["document"]
     passes = 3.0 + recipe.gradient_checkpointing
     if (cotraining := stage.options.cotraining) is not None:
@@ -112,7 +112,7 @@ def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
 def memory(recipe: Recipe, costs: Costs) -> float:
     """Bytes of weights, gradients, moments, and activations of the largest forward pass of one process."""
     documents = max(
-        (stage.micro_batch_size or stage.batch_size) * (1 + (stage.negatives or recipe.negatives).count)
+        (stage.micro_batch_size or stage.batch_size) * (1 + (stage.negatives or recipe.negatives).per_query)
         for stage in recipe.stages
     )
     return costs.parameters * ONE_STATE + documents * costs.activations

@@ -6,7 +6,6 @@ A teacher's scores of (query, document) pairs are read here too, by id: TREC run
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +16,11 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.texts import TextStore, query_key, text_key
+from encoders.training.data.texts import TextStore, fingerprint, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
+from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.lines import text_lines
 
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
@@ -117,11 +117,8 @@ class JudgedExamples(Examples):
         self.queries, self.positives, self.texts, self.teacher = queries, positives, texts, teacher
         self.scored, self.settings = teacher is not None, settings
         self._pairs = [(query, document) for query, documents in positives.items() for document in documents]
-        joined = "\n".join(f"{query}\t{document}\t{queries[query]}" for query, document in self._pairs)
-        digest = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), digest_size=16)
-        digest.update(texts.fingerprint.encode())
-        digest.update(b"" if teacher is None else teacher.fingerprint.encode())
-        self.fingerprint = digest.hexdigest()
+        pairs = (f"{query}\t{document}\t{queries[query]}" for query, document in self._pairs)
+        self.fingerprint = fingerprint([*pairs, texts.fingerprint, None if teacher is None else teacher.fingerprint])
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -153,7 +150,7 @@ class JudgedExamples(Examples):
 
         What the shares leave over is drawn at random.
         """
-        count, chosen = self.settings.count, list[str]()
+        count, chosen = self.settings.per_query, list[str]()
         parts = [self._below_margin(query, document, source.of.get(query, ())) for source in self.candidates]
         shares = np.array([source.share for source in self.candidates])
         exact = count * shares / shares.sum()
@@ -205,12 +202,10 @@ class TeacherScores:
     def __init__(self, path: Path) -> None:
         keys, scores = array("Q"), array("f")
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        digest = hashlib.blake2b(digest_size=16)
         for file in files:
             for query, document, score in (_of_parquet if file.suffix == ".parquet" else _of_lines)(file):
                 keys.append(_key(query, document))
                 scores.append(score)
-            digest.update(sha256(file).encode())
         if not keys:
             raise LearnedSparseError(f"{path}: no scores")
         order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
@@ -218,7 +213,7 @@ class TeacherScores:
         same = (self._keys[1:] == self._keys[:-1]) & (self._scores[1:] != self._scores[:-1])
         if same.any():
             raise LearnedSparseError(f"{path}: a query and a document have two scores; keep one of them")
-        self.fingerprint = digest.hexdigest()
+        self.fingerprint = fingerprint(map(sha256, files))
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -258,11 +253,7 @@ def _of_lines(file: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def _of_parquet(file: Path) -> Iterator[tuple[str, str, float]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise LearnedSparseError(f"{file}: Parquet is read with pyarrow, which is missing: install pyarrow") from error
+    pyarrow, parquet = (import_extra(name, "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         opened = parquet.ParquetFile(file)
     except (OSError, pyarrow.ArrowException) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
 import logging
 import math
@@ -17,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.training.data.examples import Candidates, Example, Examples, Judged, TeacherScores, finite
-from encoders.training.data.texts import TextStore, query_key, text_key
+from encoders.training.data.texts import TextStore, fingerprint, query_key, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
 from learned_sparse.core.lines import BadLineError, decode, json_object, raw_lines
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -67,14 +67,8 @@ class ExampleFile(Examples):
         if not len(self):
             raise LearnedSparseError(f"{path}: no triples")
         self._file = path.open("rb")
-        digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
-        if queries is not None and texts is not None:
-            lines = (f"{name}\t{text}" for name, text in queries.items())
-            digest.update("\n".join(lines).encode("utf-8", "surrogatepass"))
-            digest.update(texts.fingerprint.encode())
-        if scores is not None:
-            digest.update(scores.fingerprint.encode())
-        self.fingerprint = digest.hexdigest()
+        by_id = [part.fingerprint for part in (texts, scores) if part is not None]
+        self.fingerprint = fingerprint([sha256(path), *(queries or {}).items(), *by_id])
 
     def _index(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
         """The offset and the query key of each line that can be used, and the number of the other ones."""
@@ -118,8 +112,7 @@ class ExampleFile(Examples):
         kept = ~self._has_key({*keys, *(texts if self._queries is None else by_text)})
         new: ExampleFile = copy.copy(self)
         new._offsets, new._keys = self._offsets[kept], self._keys[kept]
-        digest = hashlib.blake2b(np.packbits(kept).tobytes(), key=self.fingerprint.encode(), digest_size=16)
-        new.fingerprint = digest.hexdigest()
+        new.fingerprint = fingerprint([self.fingerprint, np.packbits(kept).tobytes()])
         return new
 
     def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
@@ -134,7 +127,7 @@ class ExampleFile(Examples):
 
     def get(self, index: int, rng: np.random.Generator) -> Example:
         """Example ``index``, from 0; ``rng`` draws one of several positives, and the negatives."""
-        line, count = self._line(index), self.settings.count
+        line, count = self._line(index), self.settings.per_query
         at = int(rng.integers(line.positives)) if line.positives > 1 else 0
         usable = list(range(line.positives, len(line.documents)))
         if self.settings.margin is not None:  # negatives that score more are likely relevant
@@ -192,9 +185,9 @@ def checked(path: Path, settings: Negatives) -> Negatives:
     """``settings``; raise if triples cannot give such negatives."""
     if path.suffix == ".gz":
         raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
-    if any(source.kind not in ("given", "none") for source in settings.parts):
+    if any(source.kind != "given" for source in settings.parts):
         raise LearnedSparseError(f"{path}: the file has its own negatives; set negatives: kind: given")
-    if settings.count > 1 and path.suffix == ".tsv":
+    if settings.per_query > 1 and path.suffix == ".tsv":
         raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
     return settings
 

@@ -7,7 +7,6 @@ memory.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from tqdm import tqdm
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import TextStore, if_main, text_key
+from encoders.training.data.texts import TextStore, fingerprint, if_main, text_key
 from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.encoder import Side
@@ -53,7 +52,7 @@ class NegativeSampler:
         self._candidates: list[list[Candidates]] = []
         self._searched: dict[tuple[int, int], tuple[JudgedExamples, Path]] = {}
         for number, source in enumerate(sources):
-            parts = settings.parts if isinstance(source.examples, JudgedExamples) else ()
+            parts = settings.parts if isinstance(source.examples, JudgedExamples) and settings.per_query else ()
             self._candidates.append([self._initial(source, part) for part in parts])
             for index, part in enumerate(parts):
                 if part.kind in MINED and isinstance(source.examples, JudgedExamples):
@@ -67,7 +66,7 @@ class NegativeSampler:
 
     def is_due(self, step: int, mined_at: int | None) -> bool:
         """Whether to mine before ``step``, if the last mining was at step ``mined_at``."""
-        if not any(part.kind in MINED for part in self.settings.parts) or mined_at == step:
+        if not self._searched or mined_at == step:
             return False
         return mined_at is None or (self._every is not None and step % self._every == 0)
 
@@ -114,7 +113,7 @@ class NegativeSampler:
         examples: Any = source.examples
         run: Run = {}
         where = source.source.run
-        if part.kind in ("random", "none"):
+        if part.kind == "random":
             return Candidates({}, part.share, random=True)
         if where is not None and part.kind != "checkpoint":
             run = read_run(where)
@@ -126,11 +125,11 @@ class NegativeSampler:
             collection, _, split = source.name.partition("/")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
             run, where = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, split=split)
-        elif part.kind == "given" and self.settings.count:
+        elif part.kind == "given":
             raise LearnedSparseError(
                 f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "
                 f"{source.source.collection}:{source.source.split},run=FILE), or --set negatives.kind=bm25, which "
-                "searches them; other kinds are self, random and none"
+                "searches them; other kinds are self and random, and per_query: 0 needs none"
             )
         else:
             return Candidates({}, part.share)
@@ -163,15 +162,13 @@ def bm25_run(
     Documents are indexed without their expansion text, so that all models get the same candidates. The file is named
     after a hash of queries, texts and depth: whoever searches the same finds it there.
     """
-    digest = hashlib.blake2b(str(depth).encode(), digest_size=8)
 
     def plain_texts() -> Iterator[Document]:
         return (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts())
 
     records: Iterable[Query | Document] = itertools.chain(queries, plain_texts())
-    for record in records:
-        digest.update(f"\0{record.id}\0{record.text}".encode("utf-8", "surrogatepass"))
-    run, index = run_file(collection, f"{split}-{digest.hexdigest()}", "bm25"), index_folder(collection, TRAINING_INDEX)
+    digest = fingerprint(itertools.chain([depth], (f"{record.id}\0{record.text}" for record in records)))[:16]
+    run, index = run_file(collection, f"{split}-{digest}", "bm25"), index_folder(collection, TRAINING_INDEX)
 
     def search() -> None:
         from learned_sparse.index.build import build_bm25_index

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from accelerate import PartialState
@@ -31,6 +32,15 @@ def text_key(text: str) -> int:
 def query_key(text: str) -> int:
     """``text_key`` of a query, the same in every spelling of white space, capital and small letters."""
     return text_key(" ".join(text.split()).casefold())
+
+
+def fingerprint(parts: Iterable[object]) -> str:
+    """A hash of ``parts`` in order, each bytes, or what ``str`` makes of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        content = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%b" % (len(content), content))
+    return digest.hexdigest()
 
 
 class TextStore:
@@ -62,10 +72,7 @@ class TextStore:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all ids and texts in order, which changes with the collection."""
-        digest = hashlib.blake2b(digest_size=16)
-        for id, text in self._texts.items():
-            digest.update(b"%b\0%d\0%b" % (id.encode("utf-8", "surrogatepass"), len(text), text))
-        return digest.hexdigest()
+        return fingerprint(chain.from_iterable(self._texts.items()))
 
 
 class TextStores:

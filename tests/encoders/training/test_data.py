@@ -127,5 +127,5 @@ def test_bm25_searches_once_for_equal_queries_and_texts(tmp_home: Path) -> None:
 def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> None:
     stores = TextStores()
     sources = [Source(collection=str(tiny_collection), split=split) for split in ("train", "dev")]
-    first, second = (load_source(source, Negatives(kind="none"), stores).examples for source in sources)
+    first, second = (load_source(source, Negatives(per_query=0), stores).examples for source in sources)
     assert first.texts is second.texts is stores.texts(load_collection(tiny_collection))  # type: ignore[attr-defined]

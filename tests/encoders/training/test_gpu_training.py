@@ -78,7 +78,7 @@ def test_every_architecture_trains_and_validates(
     if stage.get("objective", "rank") == "rank":
         changes["validation"] = {"collection": str(tiny_collection), "every": 2, "queries": None}
     else:
-        changes["negatives"] = {"kind": "none"}
+        changes["negatives"] = {"per_query": 0}
     recipe = tiny_recipe(
         {"steps": 3, "dropout": False, "micro_batch_size": 4, **stage}, architecture=architecture, **changes
     )

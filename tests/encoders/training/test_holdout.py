@@ -63,7 +63,7 @@ def sources(toy: Path, *kinds: str) -> list[LoadedSource]:
     ids.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
     plain.write_text("".join("\t".join(texts[id] for id in line) + "\n" for line in lines), encoding="utf-8")
     named = {
-        "judged": (Source(collection=str(toy)), Negatives(kind="none")),
+        "judged": (Source(collection=str(toy)), Negatives(per_query=0)),
         "ids": (Source(collection=str(toy), examples=ids), Negatives()),
         "texts": (Source(examples=plain), Negatives()),
     }
@@ -118,7 +118,7 @@ def test_other_sources_lose_the_held_out_queries_too_and_give_none(toy: Path, tm
     others = {"q0": "another query", "r1": first.upper(), "r2": second}
     pairs = [(query, "e", 1) for query in others]
     save_beir(tmp_path / "other", {"e": "other text"}, others, {"train": pairs})
-    other = load_source(Source(collection=str(tmp_path / "other")), Negatives(kind="none"))
+    other = load_source(Source(collection=str(tmp_path / "other")), Negatives(per_query=0))
     (_, part), held_out = hold_out([*sources(toy, "judged"), other], settings(toy, 11))
     assert {first, second, "word 0"} <= words(held_out)
     assert queries_of(part) == {"another query"}  # the same id in another collection is another query
@@ -222,12 +222,12 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     file = tmp_path / "queries.tsv"
     file.write_text("".join(f"{id}\tpredicted {id[1:]}\n" for id in DOCUMENTS), encoding="utf-8")
     source = Source(collection=str(toy), expanded=file)
-    part = load_source(source, Negatives(kind="none"), TextStores(expanded=True))
+    part = load_source(source, Negatives(per_query=0), TextStores(expanded=True))
     assert part.examples.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
     _, held_out = hold_out([part], settings(toy, 3))
     validator = Validator(settings(toy, 3), 0, stores=TextStores(expanded=True), held_out=held_out)
     assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
-        load_source(source, Negatives(kind="none"), TextStores())
+        load_source(source, Negatives(per_query=0), TextStores())
     with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' or 'scores' by"):
         load_source(Source(examples=toy / "texts.txt", expanded=file), Negatives())

@@ -90,7 +90,7 @@ def test_an_invalid_change_of_a_recipe_is_an_error(change: str, message: str) ->
         load_recipe("splade-flops", changes=[change])
 
 
-NONE = {"negatives": {"kind": "none"}}
+NONE = {"negatives": {"per_query": 0}}
 SPADE = {"architecture": "spade"}
 KL = {"distillation": {"kl": 1}}
 
@@ -117,7 +117,6 @@ def validated(**settings: Any) -> dict[str, Any]:
             "'options' go with objective",
         ),
         ({}, {"negatives": {"sources": [{"kind": "bm25"}], "ranks": [1, 50]}}, "with 'sources', 'kind' and ranks are"),
-        ({}, {"negatives": {"sources": [{"kind": "none"}]}}, "kind: none is not a source"),
         ({}, {"negatives": {"sources": [{"kind": "self"}, {"kind": "self"}]}}, "one source of kind: self suffices"),
         ({}, {"negatives": {"kind": "checkpoint"}}, "kind: checkpoint and 'checkpoint' go together"),
         ({}, {"negatives": {"ranks": [9, 8]}}, "ranks 9 to 8; give 1 <= first <= last"),

@@ -134,7 +134,7 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
 
 def uhd(recipe_values: Callable[..., dict[str, Any]], stages: list[dict[str, Any]], **changes: Any) -> Recipe:
     settings = {"dimensions": 64, "k": 8, "layers": [1, 2], **changes.pop("settings", {})}
-    values = recipe_values(architecture="uhd", settings=settings, negatives={"kind": "none"}, **changes)
+    values = recipe_values(architecture="uhd", settings=settings, negatives={"per_query": 0}, **changes)
     (base,) = values["stages"]
     values["stages"] = [
         {**base, "name": str(number), "rank": {"loss": "hinge"}, **s} for number, s in enumerate(stages)
