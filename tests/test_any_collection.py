@@ -21,7 +21,7 @@ from eval.dimensions import main as dimensions
 from eval.dimensions import read_encoded
 from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
-from eval.reproduce.matrix import BM25Row, Column, Matrix, RecipeRow, Training
+from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import make_plan
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
@@ -107,7 +107,7 @@ def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
     columns = {
         part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
     }
-    matrix = Matrix(title="", columns=columns, rows={"BM25": BM25Row(bm25="text")}, plain_names=True)
+    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")}, plain_names=True)
     plan = make_plan(matrix, "m", None)
     assert [step.kind for step in plan.steps if step.kind == "index-bm25"] == ["index-bm25"]
     assert plan.steps[0].command == (
@@ -294,9 +294,9 @@ def test_bad_lines_in_training(damaged: Path) -> None:
 def test_bad_lines_in_matrices(damaged: Path) -> None:
     columns = {"c": Column(collection=str(damaged), split="test", measures=("MRR@10",), pool=10)}
     rows = {
-        "text": BM25Row(bm25="text"),
-        "expanded": BM25Row(bm25="expanded", expanded=str(damaged / "corpus.jsonl")),
-        "trained": RecipeRow(recipe="demo-splade"),
+        "text": Row(bm25="text"),
+        "expanded": Row(bm25="expanded", expanded=str(damaged / "corpus.jsonl")),
+        "trained": Row(recipe="demo-splade"),
     }
     training = Training(data=(f"{damaged}:test",), validation=str(damaged))
     matrix = Matrix(title="", columns=columns, rows=rows, training=training)
