@@ -32,7 +32,8 @@ Missing files have to be placed by hand: python -m learned_sparse.collections NA
 predicted queries by document id of docT5query for MS MARCO are the data sets
 castorini/msmarco_v1_passage_doc2query-t5_expansions and castorini/msmarco_v1_doc_doc2query-t5_expansions of the Hugging
 Face Hub, to be unpacked (gunzip)."""
-_PRINTED = ("row", "minus", "M", "nDCG", "R", "FLOPS", "terms", "Lucene ms/query, mean", "ms/query with encoding, mean")
+_MEASURES = ("MRR", "MAP", "nDCG", "R", "P@", "Success")
+_PRINTED = ("row", "minus", *_MEASURES, "FLOPS", "terms", "Lucene ms/query, mean", "ms/query with encoding, mean")
 """Beginnings of the headings of the first column's scores that are printed; the pages have all."""
 MAX_WAITING_STEPS = 32
 """Steps that are given to a cluster at a time; Ray starts those that fit."""
@@ -220,11 +221,10 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept:
 
 def _command_line(options: argparse.Namespace) -> str:
     """The command as it was typed, without paths of this machine."""
-    name = options.matrix if "/" not in options.matrix else Path(options.matrix).name
-    data = ["--data", "DIR"] if options.data else []
-    bad_lines = ["--on-bad-line", options.on_bad_line] if options.on_bad_line else []
-    rehearsed = ["--rehearse"] if options.rehearse else []
-    return shlex.join(["python", "-m", "eval.reproduce", "--matrix", name, *data, *bad_lines, *rehearsed])
+    bad_lines = options.on_bad_line
+    given = {"--data DIR": options.data, f"--on-bad-line {bad_lines}": bad_lines, "--rehearse": options.rehearse}
+    words = [word for word, value in given.items() if value]
+    return " ".join(["python -m eval.reproduce --matrix", shlex.quote(Path(options.matrix).name), *words])
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.training.recipe import Recipe, load_recipe, recipe_splits
@@ -19,6 +19,7 @@ from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, SHOWN_COSTS, Claim
 from learned_sparse.collections.collection import data_root, load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
 from learned_sparse.core.files import check_name
@@ -80,141 +81,64 @@ class Column:
             raise LearnedSparseError(f"pool {self.pool}; give at least 1, or omit it for the whole collection")
 
 
+_SHARED = {"columns", "expected", "tolerance", "curve", "note"}
+_OF_MODELS = {"encode", "queries", "options", "prune", "expanded", "expansion", "backend", "rerank", "depth"}
+KINDS: dict[str, set[str]] = {
+    "bm25": {"expanded", "k1", "b", "options"},
+    "recipe": {*_OF_MODELS, "changes", "seeds"},
+    "model": _OF_MODELS,
+    "checkpoint": _OF_MODELS,
+    "cross_encoder": {"rerank", "depth", "options"},
+    "best_of": {"best_by"},
+    "fusion": set(),
+    "run": set(),
+    "published": {"scores"},
+}
+"""The other keys of each kind of row, besides ``_SHARED``."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One system of a leaderboard. Each kind of row is a class, which is found by the key named ``kind``."""
+    """One system of a leaderboard. It has one of the keys of ``KINDS``, the source of its runs, which is its kind."""
 
-    kind: ClassVar[str]
-    """The key that all rows of the kind have, and no others: the source of their runs."""
-    curve: str | None = None
-    """Line of the trade-off figure that the row is a point of."""
-    note: str = ""
-
-    @property
-    def source(self) -> str:
-        """Value of the key ``kind``."""
-        value = getattr(self, self.kind)
-        return value if isinstance(value, str) else ", ".join(value)
-
-    def runs_on(self, column: str) -> bool:
-        """Whether the row is run on a column; nothing is run of a published row."""
-        return isinstance(self, SystemRow) and (not self.columns or column in self.columns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedRow(Row):
-    """Published scores; nothing is run."""
-
-    kind = "published"
-    published: str
-    """Source of the scores, such as ``SPLADE, Table 1``."""
-    scores: Scores
-    """Measures and, if the source has them, costs (``COSTS_OF_PUBLISHED``)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SystemRow(Row):
-    """A row that is run."""
-
+    bm25: Literal["text", "word-pieces", "expanded"] | None = None
+    """BM25 over words as Lucene stems them (``text``), over word pieces, or over text with docT5query's queries."""
+    recipe: str = ""
+    """A model that is trained, as ``encoders.train --recipe`` takes it."""
+    model: str = ""
+    """The model of another row with a recipe or a checkpoint, without further training."""
+    checkpoint: str = ""
+    """A folder, a name on the Hub, or that of a model in the home folder or of a published one."""
+    cross_encoder: str = ""
+    """A sequence classifier of transformers that re-ranks: a folder, or a name on the Hub."""
+    best_of: tuple[str, ...] = ()
+    """For each query, the run of these rows with the highest score: an upper bound, not a system."""
+    fusion: tuple[str, ...] = ()
+    """The runs of these rows, joined by reciprocal rank fusion as stock Pyserini does it (k = 60)."""
+    run: str = ""
+    """A run file in TREC's format; ``{data}``, ``{collection}`` and ``{split}`` are filled in."""
+    published: str = ""
+    """Source of published scores, such as ``SPLADE, Table 1``; nothing is run."""
     columns: tuple[str, ...] = ()
     """Columns on which the row is run; empty: all."""
     expected: Scores = field(default_factory=dict)
     """Scores that our own scores are compared with."""
     tolerance: float = 0.0005
     """Accepted difference from ``expected``; the default is what rounding to three decimals hides."""
-
-    def __post_init__(self) -> None:
-        if self.tolerance < 0:
-            raise LearnedSparseError(f"tolerance {self.tolerance}; give 0 or more")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GivenRow(SystemRow):
-    """A run file in TREC's format."""
-
-    kind = "run"
-    run: str
-    """``{data}``, ``{collection}`` and ``{split}`` are filled in."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BestOfRow(SystemRow):
-    """For each query, the run of several rows with the highest score: an upper bound, not a system."""
-
-    kind = "best_of"
-    best_of: tuple[str, ...]
-    best_by: str
-    """Measure."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parse_measure(self.best_by)
-        if len(self.best_of) < 2:
-            raise LearnedSparseError("best_of: name two or more rows")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FusionRow(SystemRow):
-    """The runs of several rows, joined by reciprocal rank fusion as stock Pyserini does it (k = 60)."""
-
-    kind = "fusion"
-    fusion: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.fusion) < 2:
-            raise LearnedSparseError("fusion: name two or more rows")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BM25Row(SystemRow):
-    """BM25 over words as Lucene stems them (``text``), over word pieces, or over text with docT5query's queries."""
-
-    kind = "bm25"
-    bm25: Literal["text", "word-pieces", "expanded"]
-    expanded: str | None = None
-    """The file of ``bm25: expanded``: predicted queries by document id (JSONL or TSV); see ``ModelRow``."""
+    curve: str | None = None
+    """Line of the trade-off figure that the row is a point of."""
+    note: str = ""
+    scores: Scores = field(default_factory=dict)
+    """Published measures and, if the source has them, costs (``COSTS_OF_PUBLISHED``)."""
+    best_by: str = ""
+    """Measure of ``best_of``."""
     k1: float | None = None
     """Parameters of BM25; None: Pyserini's defaults, 0.9 and 0.4."""
     b: float | None = None
-    options: tuple[str, ...] = ()
-    """Further arguments of ``learned_sparse.encode`` for ``bm25: word-pieces``."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.options and self.bm25 != "word-pieces":
-            raise LearnedSparseError(f"'options' are of encoding, and 'bm25: {self.bm25}' encodes nothing")
-        if (self.bm25 == "expanded") != (self.expanded is not None):
-            raise LearnedSparseError("'bm25: expanded' and 'expanded: FILE' belong together")
-        if not 0 <= (self.k1 or 0.0) < math.inf or not 0 <= (self.b or 0.0) <= 1:
-            raise LearnedSparseError(f"k1 {self.k1}, b {self.b}; k1 is 0 or more, and b from 0 to 1")
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """``--k1`` and ``--b`` of ``learned_sparse.search``, where the row has them."""
-        given = (("--k1", self.k1), ("--b", self.b))
-        return tuple(word for option, value in given if value is not None for word in (option, str(value)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossEncoderRow(SystemRow):
-    """A sequence classifier of transformers that re-ranks the run of another row."""
-
-    kind = "cross_encoder"
-    cross_encoder: str
-    """A folder, or a name on the Hub."""
-    rerank: str
-    """Row whose run is re-ranked."""
-    depth: int
-    """Number of documents of each query that are re-ranked; the others keep their order below them."""
-    options: tuple[str, ...] = ()
-    """Further arguments of ``eval.rerank``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelRow(SystemRow):
-    """A learned sparse model; its classes below differ in where the weights come from."""
-
+    changes: tuple[str, ...] = ()
+    """Changed settings of the recipe, as ``encoders.train --set`` takes them."""
+    seeds: tuple[int, ...] = ()
+    """A training for each; empty: one training with the seed of the recipe."""
     encode: dict[str, Any] = field(default_factory=dict)
     """Changed settings of the model, for documents and queries."""
     queries: dict[str, Any] = field(default_factory=dict)
@@ -226,8 +150,8 @@ class ModelRow(SystemRow):
     """Further arguments of ``learned_sparse.encode``, such as ``--bits 4``, or of ``eval.rerank``."""
     prune: tuple[str, ...] = ()
     """Arguments of ``learned_sparse.jsonvector prune`` that cut the encoded documents."""
-    expanded: str | None = None
-    """docT5query's queries by document id (JSONL or TSV), for training and encoding.
+    expanded: str = ""
+    """docT5query's queries by document id (JSONL or TSV), for training and encoding, or for ``bm25: expanded``.
 
     ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file and ``expansion``.
     """
@@ -239,59 +163,72 @@ class ModelRow(SystemRow):
     """
     backend: Literal["lucene", "exact", "pisa"] = "lucene"
     """What searches; other engines than Lucene read the vectors themselves. ``pisa`` is an extra of this package."""
-    rerank: str | None = None
-    """Row whose run is re-ranked by the exact dot products of this row's model; no index is made and searched."""
-    depth: int | None = None
-    """As that of ``CrossEncoderRow``."""
+    rerank: str = ""
+    """Row whose run is re-ranked, by a cross-encoder or by the exact dot products of this row's model."""
+    depth: int = 0
+    """Number of documents of each query that are re-ranked; the others keep their order below them."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.expansion is not None and (self.expanded is None) == (self.expansion != "none"):
-            raise LearnedSparseError("'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it")
-        if (self.rerank is None) != (self.depth is None):
-            raise LearnedSparseError("'rerank: ROW' and 'depth: DOCUMENTS' belong together")
-        if self.rerank and (self.queries or self.prune or self.backend != "lucene"):
-            raise LearnedSparseError("'queries', 'prune' and 'backend' mean nothing in a row that re-ranks")
+        given = [one.name for one in fields(self) if getattr(self, one.name) not in (one.default, {})]
+        kinds = [kind for kind in KINDS if kind in given]
+        if len(kinds) != 1:
+            raise LearnedSparseError(
+                f"give exactly one of {', '.join(KINDS)}; there is {' and '.join(kinds) or 'none'}"
+            )
+        if unknown := [name for name in given if name not in {*kinds, *KINDS[kinds[0]], *_SHARED}]:
+            raise LearnedSparseError(f"unknown key {unknown[0]!r} in a row with {kinds[0]!r}")
+        if self.best_of:
+            parse_measure(self.best_by)
+        refuse(
+            (self.tolerance < 0, f"tolerance {self.tolerance}; give 0 or more"),
+            (len(self.best_of or self.fusion) == 1, f"{kinds[0]}: name two or more rows"),
+            (self.published and not self.scores, "'published: SOURCE' needs 'scores'"),
+            (
+                self.bm25 and self.options and self.bm25 != "word-pieces",
+                f"'options' are of encoding, and 'bm25: {self.bm25}' encodes nothing",
+            ),
+            (
+                self.bm25 and (self.bm25 == "expanded") != bool(self.expanded),
+                "'bm25: expanded' and 'expanded: FILE' belong together",
+            ),
+            (
+                not 0 <= (self.k1 or 0.0) < math.inf or not 0 <= (self.b or 0.0) <= 1,
+                f"k1 {self.k1}, b {self.b}; k1 is 0 or more, and b from 0 to 1",
+            ),
+            (
+                self.expansion and bool(self.expanded) == (self.expansion == "none"),
+                "'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it",
+            ),
+            (
+                bool(self.rerank) != bool(self.depth) or (self.cross_encoder and not self.rerank),
+                "'rerank: ROW' and 'depth: DOCUMENTS' belong together",
+            ),
+            (
+                self.rerank and (self.queries or self.prune or self.backend != "lucene"),
+                "'queries', 'prune' and 'backend' mean nothing in a row that re-ranks",
+            ),
+        )
 
+    @property
+    def kind(self) -> str:
+        """The key of ``KINDS`` that the row has."""
+        return next(kind for kind in KINDS if getattr(self, kind))
 
-@dataclass(frozen=True, kw_only=True)
-class RecipeRow(ModelRow):
-    """A model that is trained."""
+    @property
+    def source(self) -> str:
+        """Value of the key ``kind``."""
+        value = getattr(self, self.kind)
+        return value if isinstance(value, str) else ", ".join(value)
 
-    kind = "recipe"
-    recipe: str
-    """As ``encoders.train --recipe`` takes it."""
-    changes: tuple[str, ...] = ()
-    """Changed settings of the recipe, as ``encoders.train --set`` takes them."""
-    seeds: tuple[int, ...] = ()
-    """A training for each; empty: one training with the seed of the recipe."""
+    @property
+    def bm25_words(self) -> tuple[str, ...]:
+        """``--k1`` and ``--b`` of ``learned_sparse.search``, where the row has them."""
+        given = (("--k1", self.k1), ("--b", self.b))
+        return tuple(word for option, value in given if value is not None for word in (option, str(value)))
 
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointRow(ModelRow):
-    """A model that is trained already."""
-
-    kind = "checkpoint"
-    checkpoint: str
-    """A folder, a name on the Hub, or that of a model in the home folder or of a published one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherModelRow(ModelRow):
-    """The model of another row, without further training."""
-
-    kind = "model"
-    model: str
-    """Row with a recipe or a checkpoint."""
-
-
-KINDS: dict[str, type[Row]] = {
-    one.kind: one
-    for one in (
-        BM25Row, RecipeRow, OtherModelRow, CheckpointRow, CrossEncoderRow, BestOfRow, FusionRow, GivenRow,
-        PublishedRow,
-    )
-}  # fmt: skip
+    def runs_on(self, column: str) -> bool:
+        """Whether the row is run on a column; nothing is run of a published row."""
+        return not self.published and (not self.columns or column in self.columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +249,7 @@ class Matrix:
 
     title: str
     columns: dict[str, Column]
-    rows: Mapping[str, Row]
+    rows: dict[str, Row]
     about: str = ""
     averages: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Further columns: unweighted means over columns, or over earlier averages."""
@@ -357,9 +294,9 @@ def _written_out(matrix: Matrix) -> Matrix:
     open_to = {name: column.rows for name, column in matrix.columns.items() if column.rows}
 
     def of_row(name: str, row: Row) -> Row:
-        if isinstance(row, CheckpointRow):
+        if row.checkpoint:
             row = dataclasses.replace(row, checkpoint=resolve_checkpoint(row.checkpoint))
-        if not isinstance(row, SystemRow) or not open_to:
+        if row.published or not open_to:
             return row
         named = row.columns or tuple(column for column in matrix.columns if column not in open_to)
         added = (column for column, rows in open_to.items() if name in rows and column not in named)
@@ -370,16 +307,15 @@ def _written_out(matrix: Matrix) -> Matrix:
 
 def weights_of(matrix: Matrix, row: Row) -> Row:
     """The row that names the weights of ``row``: its own or that of its ``model``."""
-    return matrix.rows[row.model] if isinstance(row, OtherModelRow) else row
+    return matrix.rows[row.model] if row.model else row
 
 
 def seeds_of(matrix: Matrix, name: str) -> tuple[int, ...]:
     """The seeds of a row's trainings: its own or its model's, or else those of the row that it re-ranks."""
     row = weights_of(matrix, matrix.rows[name])
-    if isinstance(row, RecipeRow) and row.seeds:
+    if row.seeds or row is not matrix.rows[name] or not row.rerank:
         return row.seeds
-    first = row.rerank if row is matrix.rows[name] and isinstance(row, ModelRow | CrossEncoderRow) else None
-    return () if first is None else seeds_of(matrix, first)
+    return seeds_of(matrix, row.rerank)
 
 
 _log = logging.getLogger(__name__)
@@ -403,14 +339,14 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     """
     path, folder = _find(str(name)), data or data_root()
     with _located(str(path)):
-        matrix = _written_out(_read(_filled(read_yaml(path), folder), str(path)))
+        matrix = _written_out(parse(Matrix, _filled(read_yaml(path), folder), str(path)))
         below = {key for key, column in matrix.columns.items() if column.collection.startswith(f"{folder}/")}
         measures = _checked_columns(matrix, below)
         for name, row in matrix.rows.items():
             with _located(f"rows: {name}"):
                 _check_row(name, row, matrix, measures)
         if matrix.baseline is not None:
-            systems = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
+            systems = [name for name, row in matrix.rows.items() if not row.published]
             _check_known(matrix.baseline, systems, f"baseline: no row {matrix.baseline!r} that is run")
         for number, claim in enumerate(matrix.claims):
             with _located(f"claims[{number}]"):
@@ -428,22 +364,6 @@ def _filled(value: Any, folder: Path) -> Any:
     if isinstance(value, list):
         return [_filled(item, folder) for item in value]
     return value.replace(DATA, str(folder)) if isinstance(value, str) else value
-
-
-def _read(values: Mapping[str, Any], where: str) -> Matrix:
-    """The matrix of YAML values; the kind of a row is that of the one key of ``KINDS`` that it has."""
-    given = values.get("rows")
-    rows = {}
-    for name, row in (given if isinstance(given, Mapping) else {}).items():
-        if not isinstance(row, Mapping):
-            raise LearnedSparseError(f"rows: {name}: expected a mapping, got {row!r}")
-        kinds = [kind for kind in KINDS if kind in row]
-        if len(kinds) != 1:
-            found = " and ".join(kinds) or "none"
-            raise LearnedSparseError(f"rows: {name}: give exactly one of {', '.join(KINDS)}; there is {found}")
-        rows[name] = parse(KINDS[kinds[0]], row, f"rows: {name}")
-    matrix = parse(Matrix, {**values, "rows": {}} if rows else values, where)
-    return dataclasses.replace(matrix, rows=rows)
 
 
 def _find(name: str) -> Path:
@@ -466,7 +386,7 @@ def _checked_columns(matrix: Matrix, below: Container[str]) -> Measures:
         raise LearnedSparseError("a matrix needs at least one row and one column")
     _check_names(matrix.rows, "rows")
     _check_names([*matrix.columns, *matrix.averages], "columns")
-    runnable = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
+    runnable = [name for name, row in matrix.rows.items() if not row.published]
     measures: dict[str, tuple[str, ...] | None] = {}
     for name, column in matrix.columns.items():
         with _located(f"columns: {name}"):
@@ -504,19 +424,17 @@ def _check_names(names: Iterable[str], where: str) -> None:
 
 def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
     """Raise if a row names what does not exist, or if a column reports queries that the row learned from."""
-    if isinstance(row, PublishedRow):
-        _check_scores(row.scores, measures, COSTS_OF_PUBLISHED)
-    if not isinstance(row, SystemRow):
+    _check_scores(row.scores, measures, COSTS_OF_PUBLISHED)
+    if row.published:
         return
     for column in row.columns:
         _check_known(column, matrix.columns, f"columns: no column {column!r}")
-    if isinstance(row, OtherModelRow):
-        trained = [other for other, its in matrix.rows.items() if isinstance(its, RecipeRow | CheckpointRow)]
+    if row.model:
+        trained = [other for other, its in matrix.rows.items() if its.recipe or its.checkpoint]
         _check_known(row.model, trained, f"model: no row {row.model!r} with a recipe or a checkpoint")
     learned = weights_of(matrix, row)
     if recipe := _recipe(name, learned, matrix.training):
-        expanded = isinstance(learned, RecipeRow) and isinstance(row, ModelRow) and row.expanded
-        if expanded and not any(source.collection for source in recipe.data):
+        if learned.recipe and row.expanded and not any(source.collection for source in recipe.data):
             raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
         _check_splits(row, matrix, recipe_splits(recipe))
     _check_runs(name, row, matrix)
@@ -525,13 +443,13 @@ def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
 
 def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
     """The recipe of a row on the training data of its matrix, or the one that its checkpoint folder records."""
-    if isinstance(row, RecipeRow):
+    if row.recipe:
         recipe = load_recipe(row.recipe, changes=row.changes, data=training.data if training else ())
         if training is None or training.validation is None or recipe.validation is None:
             return recipe
         validation = dataclasses.replace(recipe.validation, collection=training.validation)
         return dataclasses.replace(recipe, validation=validation)
-    if not isinstance(row, CheckpointRow) or not (Path(row.checkpoint) / NOTES).is_file():
+    if not row.checkpoint or not (Path(row.checkpoint) / NOTES).is_file():
         return None
     try:
         recorded = read_notes(Path(row.checkpoint)).recipe
@@ -541,7 +459,7 @@ def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
         return None
 
 
-def _check_splits(row: SystemRow, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+def _check_splits(row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
     """Raise if a column of ``row`` reports queries that the row learned from (``splits``: see ``recipe_splits``)."""
     for name, column in matrix.columns.items():
         if not row.runs_on(name):
@@ -557,19 +475,14 @@ def _check_splits(row: SystemRow, matrix: Matrix, splits: Mapping[str, Mapping[s
                     )
 
 
-def _check_runs(name: str, row: SystemRow, matrix: Matrix) -> None:
+def _check_runs(name: str, row: Row, matrix: Matrix) -> None:
     """Check the rows whose runs this row re-ranks, joins, or chooses from."""
-    made_of_runs = BestOfRow | FusionRow
-    usable = {
-        one for one, its in matrix.rows.items() if isinstance(its, SystemRow) and not isinstance(its, made_of_runs)
-    }
-    others = row.best_of if isinstance(row, BestOfRow) else row.fusion if isinstance(row, FusionRow) else ()
-    if isinstance(row, ModelRow | CrossEncoderRow) and row.rerank is not None:
+    usable = {one for one, its in matrix.rows.items() if not (its.published or its.best_of or its.fusion)}
+    others = row.best_of or row.fusion
+    if row.rerank:
         others = (row.rerank,)
-        usable -= {
-            one for one, its in matrix.rows.items() if isinstance(its, ModelRow | CrossEncoderRow) and its.rerank
-        }
-        if not 1 <= (row.depth or 0) <= matrix.hits:
+        usable -= {one for one, its in matrix.rows.items() if its.rerank}
+        if not 1 <= row.depth <= matrix.hits:
             raise LearnedSparseError(f"depth {row.depth}; give 1 to {matrix.hits}, the documents of a run")
     for other in others:
         _check_known(other, usable, f"no row {other!r} with a run to use here")
@@ -596,16 +509,16 @@ def _check_claim(claim: Claim, matrix: Matrix, measures: Measures) -> None:
     sides = (claim.better, claim.worse)
     for name in sides:
         _check_known(name, matrix.rows, f"no row {name!r}")
-    frozen = [row for row in sides if isinstance(matrix.rows[row], PublishedRow)]
+    frozen = [row for row in sides if matrix.rows[row].published]
     if claim.better == claim.worse or len(frozen) == len(sides):
         raise LearnedSparseError(f"{claim.better!r} and {claim.worse!r}: name two rows, one of them ours")
     for column in claim.columns or matrix.columns:
         _check_known(column, measures, f"no column {column!r}")
         for name in sides:
             row = matrix.rows[name]
-            if isinstance(row, PublishedRow) and claim.quantity not in row.scores.get(column, {}):
+            if row.published and claim.quantity not in row.scores.get(column, {}):
                 raise LearnedSparseError(f"{name!r} has no {claim.quantity} on {column!r}")
-            if isinstance(row, SystemRow) and not all(map(row.runs_on, columns_of_average(matrix, column))):
+            if not row.published and not all(map(row.runs_on, columns_of_average(matrix, column))):
                 raise LearnedSparseError(f"{name!r} is not run on {column!r}; name the claim's columns")
         _check_scores({column: {claim.quantity: 0.0}}, measures, COSTS)
 

@@ -16,23 +16,7 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import Recipe, data_source, load_recipe, stated
-from eval.reproduce.matrix import (
-    BestOfRow,
-    BM25Row,
-    CheckpointRow,
-    Column,
-    CrossEncoderRow,
-    FusionRow,
-    GivenRow,
-    Matrix,
-    ModelRow,
-    RecipeRow,
-    Row,
-    Sample,
-    seeds_of,
-    slug,
-    weights_of,
-)
+from eval.reproduce.matrix import Column, Matrix, Row, Sample, seeds_of, slug, weights_of
 from eval.reproduce.steps import Kind, Step, json_digest, ordered
 from learned_sparse.collections.catalogue import CATALOGUE
 from learned_sparse.collections.collection import Collection, load_collection, local_file
@@ -370,25 +354,23 @@ class Builder:
     def run(self, name: str, on: Target, seed: int | None) -> Run:
         """The run of a row on a target, by the kind of the row."""
         row = self.matrix.rows[name]
-        match row:
-            case GivenRow():
-                run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
-                return Run(stem=slug(name), run=run, made_by=run)
-            case BestOfRow() | FusionRow():
-                return self.of_several(name, row, on, seed)
-            case CrossEncoderRow() | ModelRow() if row.rerank:
-                return self.reranked(name, row, on, seed)
-            case BM25Row() if row.bm25 != "word-pieces":
-                return self.bm25(name, row, on)
-            case _:
-                return self.learned(name, on, seed)
+        if row.run:
+            run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
+            return Run(stem=slug(name), run=run, made_by=run)
+        if row.best_of or row.fusion:
+            return self.of_several(name, row, on, seed)
+        if row.rerank:
+            return self.reranked(name, row, on, seed)
+        if row.bm25 and row.bm25 != "word-pieces":
+            return self.bm25(name, row, on)
+        return self.learned(name, row, on, seed)
 
-    def reranked(self, name: str, row: CrossEncoderRow | ModelRow, on: Target, seed: int | None) -> Run:
+    def reranked(self, name: str, row: Row, on: Target, seed: int | None) -> Run:
         """Another row's run, re-ranked by the row's model or cross-encoder; it is in the folder of the step."""
-        first = self.run(str(row.rerank), on, seed if seeds_of(self.matrix, str(row.rerank)) else None)
+        first = self.run(row.rerank, on, seed if seeds_of(self.matrix, row.rerank) else None)
         words = ["eval.rerank", *on.words, "--run", f"first={first.run}", "--depth", str(row.depth)]
         made_of: list[Made] = []
-        if isinstance(row, CrossEncoderRow):
+        if row.cross_encoder:
             local = Path(row.cross_encoder)
             stem, checkpoint = slug(local.name), None
             words += ["--cross-encoder", row.cross_encoder]
@@ -404,10 +386,10 @@ class Builder:
         step = self.make("rerank", stem, f"reranked/{on.name}/{on.split}/*", words, *made_of)
         return Run(stem=stem, run=step.writes[0] / f"first-top{row.depth}.txt", made_by=step, checkpoint=checkpoint)
 
-    def of_several(self, name: str, row: BestOfRow | FusionRow, on: Target, seed: int | None) -> Run:
+    def of_several(self, name: str, row: Row, on: Target, seed: int | None) -> Run:
         """A run made of several runs: for each query the best one, or their reciprocal rank fusion."""
-        parts = [self.run(part, on, seed) for part in (row.best_of if isinstance(row, BestOfRow) else row.fusion)]
-        if isinstance(row, BestOfRow):
+        parts = [self.run(part, on, seed) for part in row.best_of or row.fusion]
+        if row.best_of:
             words = [PREPARE, "best", *on.words, "--measure", row.best_by, "--run"]
         else:
             hits = str(self.matrix.hits)
@@ -417,10 +399,10 @@ class Builder:
         step = self.make("rerank", stem, f"runs/{on.name}/{on.split}/*.txt", words, *made_of)
         return Run(stem=stem, run=step.writes[0], made_by=step)
 
-    def bm25(self, name: str, row: BM25Row, on: Target) -> Run:
+    def bm25(self, name: str, row: Row, on: Target) -> Run:
         """BM25 over text, or over the text with the queries that expand it, in one field."""
-        stem, flag = slug(name) if row.words else BM25, ["--bm25"]
-        if row.expanded is None:
+        stem, flag = slug(name) if row.bm25_words else BM25, ["--bm25"]
+        if not row.expanded:
             index = self.bm25_index(on)
         else:
             stem, flag = slug(name) if self.matrix.plain_names else f"{BM25}-expanded", []
@@ -428,7 +410,7 @@ class Builder:
             words: list[str | Path] = ["learned_sparse.index", "--bm25", "--input", documents.writes[0]]
             at, size = f"indexes/{on.name}/*", documents.disk_bytes
             index = self.make("index-bm25", stem, at, words, documents, disk_bytes=size)
-        options = ["--index", str(index.writes[0]), *row.words]
+        options = ["--index", str(index.writes[0]), *row.bm25_words]
         searched = self.search(stem, on, [*flag, *options], index)
         costs = self.costs(stem, on, options, searched)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs)
@@ -451,11 +433,9 @@ class Builder:
         at, size = f"expanded/{on.name}/*", on.size * TEXT_BYTES
         return self.make("prepare", stem, at, words, file, *on.documents, disk_bytes=size)
 
-    def learned(self, name: str, on: Target, seed: int | None) -> Run:
+    def learned(self, name: str, row: Row, on: Target, seed: int | None) -> Run:
         """A learned model, or BM25 over word pieces."""
-        row, weights = self._model(name), self.weights_of(name, seed)
-        bm25_words = its.words if isinstance(its := self.matrix.rows[name], BM25Row) else ()
-        encoded = self.encoded(name, row, on, seed)
+        weights, encoded = self.weights_of(name, seed), self.encoded(name, row, on, seed)
         vectors = encoded.writes[0]
         stem = self._stem(name, seed, row.options, row.encode, row.queries)
         query_stem = self._stem(name, seed, row.encode, row.queries)
@@ -470,8 +450,8 @@ class Builder:
         at, made_of = f"queries/{on.name}/{on.split}/*", [*made_of, *on.judged]
         queries = self.make("encode-queries", query_stem, at, query_words, *made_of)
         changed = set_words(row.queries)
-        files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *bm25_words, "--encoding"]
-        files, words = [*files, *changed], ["--model", vectors.name, *changed, *bm25_words]
+        files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words, "--encoding"]
+        files, words = [*files, *changed], ["--model", vectors.name, *changed, *row.bm25_words]
         searchable = encoded
         if row.backend != "lucene":
             words, files = [*words, "--backend", row.backend], [*files, "--backend", row.backend]
@@ -487,9 +467,9 @@ class Builder:
         costs = self.costs(stem, on, files, searched, queries)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint)
 
-    def encoded(self, name: str, row: ModelRow, on: Target, seed: int | None) -> Step:
+    def encoded(self, name: str, row: Row, on: Target, seed: int | None) -> Step:
         """The documents, encoded by the model of a row and pruned."""
-        weights, expansions = self.weights_of(name, seed), self.expansions(self.matrix.rows[name], on)
+        weights, expansions = self.weights_of(name, seed), self.expansions(row, on)
         stem = self._stem(name, seed, row.options, row.encode)
         words = ["learned_sparse.encode", "--collection", on.documents_of, *self._bad_lines()]
         words += [*self._encode_words(stem, weights, row), *row.options, *set_words(row.encode)]
@@ -519,9 +499,8 @@ class Builder:
 
         A row has its own file and ``expansion``, or those of the row with its checkpoint.
         """
-        own = isinstance(row, ModelRow) and (row.expanded or row.expansion)
-        its = row if own else weights_of(self.matrix, row)
-        if not isinstance(its, ModelRow) or its.expanded is None:
+        its = row if row.expanded or row.expansion else weights_of(self.matrix, row)
+        if not its.expanded:
             return ()
         file = _filled(its.expanded, on)
         return (file,) if its.expansion == "queries" else (self.rewritten("new-terms", "new-terms", on, file),)
@@ -529,19 +508,19 @@ class Builder:
     def weights_of(self, name: str, seed: int | None) -> Weights:
         """The checkpoint of a row: of word pieces, named by the row or its model, or trained by its recipe."""
         row = weights_of(self.matrix, self.matrix.rows[name])
-        if isinstance(row, RecipeRow):
+        if row.recipe:
             name = next(key for key, its in self.matrix.rows.items() if its is row)
             if (name, seed) not in self.weights:
                 self.weights[name, seed] = self.trained(name, row, seed)
             return self.weights[name, seed]
-        if isinstance(row, CheckpointRow):
+        if row.checkpoint:
             folder = Path(row.checkpoint)
             made_of = (folder,) if folder.is_dir() else ()
             return Weights(checkpoint=row.checkpoint, made_of=made_of, stem=slug(folder.name))
         step = self.make("prepare", "word-pieces", "checkpoints/*", [PREPARE, "word-pieces"])
         return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem="word-pieces")
 
-    def trained(self, name: str, row: RecipeRow, seed: int | None) -> Weights:
+    def trained(self, name: str, row: Row, seed: int | None) -> Weights:
         """Train the recipe of a row, on the data of the matrix if it names any, with BM25's runs for negatives."""
         matrix, training, made = self.matrix, self.matrix.training, list[Step]()
         data = training.data if training else ()
@@ -569,11 +548,6 @@ class Builder:
         step = self.make("train", folder, "checkpoints/*", words, *made_of, disk_bytes=_TRAINING_BYTES)
         return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem=stem, recipe=recipe)
 
-    def _model(self, name: str) -> ModelRow:
-        """The settings of a row's model; BM25 over word pieces has none but its options."""
-        row = self.matrix.rows[name]
-        return row if isinstance(row, ModelRow) else ModelRow(options=row.options if isinstance(row, BM25Row) else ())
-
     def _stem(self, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
         """Readable beginning of the names of a row's output: its checkpoint and what it changes about the model."""
         if self.matrix.plain_names:
@@ -581,7 +555,7 @@ class Builder:
         parts = [[f"{key} {value}" for key, value in of.items()] if isinstance(of, dict) else of for of in settings]
         return slug(" ".join([self.weights_of(name, seed).stem, *itertools.chain(*parts)]))
 
-    def _encode_words(self, stem: str, weights: Weights, row: ModelRow) -> list[str]:
+    def _encode_words(self, stem: str, weights: Weights, row: Row) -> list[str]:
         """``--checkpoint`` and ``--dtype`` of ``learned_sparse.encode``, where they are not its defaults."""
         named = "--with" not in row.options and weights.checkpoint == str(home() / "checkpoints" / stem)
         return [*([] if named else ["--checkpoint", weights.checkpoint]), *self._dtype(row.options)]

@@ -21,20 +21,7 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import data_source, load_recipe, to_mapping
-from eval.reproduce.matrix import (
-    BM25Row,
-    CheckpointRow,
-    Column,
-    CrossEncoderRow,
-    GivenRow,
-    Matrix,
-    ModelRow,
-    RecipeRow,
-    Row,
-    SystemRow,
-    Training,
-    slug,
-)
+from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.prepare import write_description, write_lines
 from eval.reproduce.runner import Execute, in_this_process
 from eval.reproduce.steps import Step
@@ -136,7 +123,7 @@ class MadeUp:
             save_random_bert(folder, [*_WORDS, *_OTHER_WORDS], kind, layers)
         return str(folder)
 
-    def recipe(self, row: RecipeRow) -> str:
+    def recipe(self, row: Row) -> str:
         """File of the cut recipe of a row, with its changes."""
         values = to_mapping(load_recipe(row.recipe, changes=row.changes))
         name = slug(" ".join([Path(row.recipe).stem, *row.changes]))[:60]
@@ -150,7 +137,9 @@ class MadeUp:
 def rehearsal(matrix: Matrix, name: str) -> Iterator[tuple[Matrix, Path, Path]]:
     """The rehearsal of ``matrix``, its made-up files and the folder of its results, in a home folder of its own."""
     before, folder = str(home()), home() / "rehearsals" / name
-    made_up = MadeUp(folder / "made-up", frozenset(_splits(matrix)))
+    splits = {"train", "dev", "test", *(column.split for column in matrix.columns.values())}
+    splits |= {data_source(one).get("split", "train") for one in (matrix.training.data if matrix.training else ())}
+    made_up = MadeUp(folder / "made-up", frozenset(splits))
     small = dataclasses.replace(
         matrix,
         columns={key: _column(column, made_up) for key, column in matrix.columns.items()},
@@ -241,16 +230,16 @@ def _column(column: Column, made_up: MadeUp) -> Column:
 def _row(row: Row, made_up: MadeUp) -> Row:
     """A row on made-up files, without the scores that the real one is compared with."""
     files = made_up.folder / "collections" / "{collection}"
-    changed: dict[str, Any] = {"expected": {}} if isinstance(row, SystemRow) else {}
-    if isinstance(row, RecipeRow):
+    changed: dict[str, Any] = {"expected": {}}
+    if row.recipe:
         changed |= {"recipe": made_up.recipe(row), "changes": ()}
-    if isinstance(row, CheckpointRow):
+    if row.checkpoint:
         changed["checkpoint"] = made_up.backbone("masked-lm")
-    if isinstance(row, CrossEncoderRow):
+    if row.cross_encoder:
         changed["cross_encoder"] = made_up.backbone("classifier")
-    if isinstance(row, GivenRow):
+    if row.run:
         changed["run"] = str(files / "runs" / "{split}.txt")
-    if isinstance(row, ModelRow | BM25Row) and row.expanded is not None:
+    if row.expanded:
         changed["expanded"] = str(files / _EXPANDED)
     return dataclasses.replace(row, **changed)
 
@@ -264,17 +253,6 @@ def _training(training: Training, made_up: MadeUp) -> Training:
     ]
     validation = training.validation and made_up.collection(training.validation)
     return dataclasses.replace(training, data=tuple(data), validation=validation)
-
-
-def _splits(matrix: Matrix) -> Iterator[str]:
-    """The splits that columns, training data and recipes name."""
-    yield from (column.split for column in matrix.columns.values())
-    yield from (data_source(argument).get("split", "train") for argument in (matrix.training or Training(data=())).data)
-    for row in matrix.rows.values():
-        if isinstance(row, RecipeRow):
-            recipe = load_recipe(row.recipe, changes=row.changes)
-            yield from (source.split for source in recipe.data)
-            yield (recipe.validation.split if recipe.validation else None) or "dev"
 
 
 def _texts(

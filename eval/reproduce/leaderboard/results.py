@@ -15,7 +15,7 @@ from encoders.checkpoints.notes import read_notes
 from encoders.training.recipe import CoTraining
 from eval.measures import PerQuery
 from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings, judged_claims
-from eval.reproduce.matrix import Column, PublishedRow, RecipeRow, SystemRow, columns_of_average, seeds_of
+from eval.reproduce.matrix import Column, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, json_digest, record_of, status_of, times_of
 from eval.stats import STRATUM, comparisons
@@ -182,10 +182,10 @@ def leaderboard(plan: Plan, command: str, kept: Cells | None = None) -> tuple[di
     Versions and machines are those of the steps when they were run.
     """
     matrix, kept = plan.matrix, kept or {}
-    systems = [name for name, row in matrix.rows.items() if isinstance(row, SystemRow)]
+    systems = [name for name, row in matrix.rows.items() if not row.published]
     found: dict[tuple[str, str], Measured] = {}
     for pair in ((row, column) for row in systems for column in matrix.columns):
-        own = measured(planned(plan, *pair), trained=isinstance(matrix.rows[pair[0]], RecipeRow))
+        own = measured(planned(plan, *pair), trained=bool(matrix.rows[pair[0]].recipe))
         found[pair] = own if own[0]["status"] == "done" else kept.get(pair, own)
     cells = {pair: cell for pair, (cell, _) in found.items()}
     trainings: Trainings = {pair: of_cell for pair, (_, of_cell) in found.items() if of_cell}
@@ -317,10 +317,8 @@ def _without_data_folder(plan: Plan, path: str) -> str:
 def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[Json]) -> dict[str, Any]:
     """A cell as ``results.json`` has it, with its commands, each once, in order, without paths of this machine."""
     row = plan.matrix.rows[name]
-    status, scores, expected, tolerance = cell["status"], cell["scores"], None, 0.0
-    if isinstance(row, SystemRow):
-        expected, tolerance = row.expected.get(column), row.tolerance
-    if isinstance(row, PublishedRow):
+    status, scores, expected = cell["status"], cell["scores"], row.expected.get(column)
+    if row.published:
         status, scores = ("published", row.scores[column]) if column in row.scores else (status, scores)
     elif not all(map(row.runs_on, columns_of_average(plan.matrix, column))):
         status = "left out"
@@ -333,7 +331,7 @@ def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[J
         "scores": scores,
         "expected": expected,
         "verdicts": {
-            measure: score_verdict(cell["scores"][measure], value, tolerance)
+            measure: score_verdict(cell["scores"][measure], value, row.tolerance)
             for measure, value in (expected or {}).items()
             if measure in cell["scores"]
         },

@@ -26,17 +26,7 @@ from eval.reproduce.leaderboard.results import (
     measured,
     write_leaderboard,
 )
-from eval.reproduce.matrix import (
-    BestOfRow,
-    BM25Row,
-    CheckpointRow,
-    Column,
-    GivenRow,
-    Matrix,
-    OtherModelRow,
-    PublishedRow,
-    RecipeRow,
-)
+from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import data_root
@@ -55,10 +45,10 @@ MATRIX = Matrix(
         "other": Column(collection="pydoc", split="test", pool=10),
     },
     rows={
-        "BM25": BM25Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
-        "ours": RecipeRow(recipe="small-splade", seeds=(1, 2), curve="ours", note="two seeds"),
-        "half": OtherModelRow(model="ours", queries={"query_k": 5}),
-        "SPLADE": PublishedRow(published="SPLADE, Table 1", scores={"toy": SPLADE}),
+        "BM25": Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
+        "ours": Row(recipe="small-splade", seeds=(1, 2), curve="ours", note="two seeds"),
+        "half": Row(model="ours", queries={"query_k": 5}),
+        "SPLADE": Row(published="SPLADE, Table 1", scores={"toy": SPLADE}),
     },
     baseline="BM25",
     claims=(
@@ -122,7 +112,7 @@ def test_provenance_is_that_of_the_time_when_a_step_ran(
     monkeypatch.setattr(steps_module, "processor", lambda: "processor of the report")
     monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "2"})
     cells.append(cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"))
-    matrix = dataclasses.replace(MATRIX, rows={"BM25": BM25Row(bm25="text")}, claims=())
+    matrix = dataclasses.replace(MATRIX, rows={"BM25": Row(bm25="text")}, claims=())
     plan = Plan(name="m", matrix=matrix, data=tmp_path, cells=tuple(cells))
     results, _ = leaderboard(plan, "")
     stored = results["provenance"]
@@ -162,9 +152,9 @@ def test_an_average_weighs_columns_equally(
 ) -> None:
     monkeypatch.setattr(results_module, "training_budget", lambda checkpoint: {})
     rows = {
-        "BM25": BM25Row(bm25="text"),
-        "ours": RecipeRow(recipe="small-splade"),
-        "half": OtherModelRow(model="ours", columns=("toy",)),
+        "BM25": Row(bm25="text"),
+        "ours": Row(recipe="small-splade"),
+        "half": Row(model="ours", columns=("toy",)),
     }
     matrix = dataclasses.replace(MATRIX, rows=rows, averages={"mean": ("toy", "other")}, claims=(
         Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", columns=("mean",)),
@@ -191,9 +181,9 @@ def test_an_average_weighs_columns_equally(
 
 def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     rows = {
-        "BM25": BM25Row(bm25="text"),
-        "half": CheckpointRow(checkpoint="half"),
-        "best": BestOfRow(best_of=("BM25", "half"), best_by="P@1"),
+        "BM25": Row(bm25="text"),
+        "half": Row(checkpoint="half"),
+        "best": Row(best_of=("BM25", "half"), best_by="P@1"),
     }
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
     cells = (cell("BM25", BM25), cell("half", FIRST), cell("best", FIRST))
@@ -252,7 +242,7 @@ def test_expected_scores_decide_the_exit_status(written: Written) -> None:
 def test_sources_are_named_without_the_data_folder(data: Path | None) -> None:
     folder = data or data_root()
     columns = {"toy": Column(collection=f"{folder}/toy", split="test")}
-    matrix = Matrix(title="", columns=columns, rows={"given": GivenRow(run=f"{folder}/mine")})
+    matrix = Matrix(title="", columns=columns, rows={"given": Row(run=f"{folder}/mine")})
     results, _ = leaderboard(Plan(name="m", matrix=matrix, data=data, cells=()), "")
     assert [row["source"] for row in results["rows"]] == ["mine"]
     assert [column["collection"] for column in results["columns"]] == ["toy"]

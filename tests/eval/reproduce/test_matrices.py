@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from encoders.training.recipe import load_recipe
-from eval.reproduce.matrix import Matrix, ModelRow, PublishedRow, RecipeRow, SystemRow, known_matrices, load_matrix
+from eval.reproduce.matrix import Matrix, known_matrices, load_matrix
 from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 
@@ -42,7 +42,7 @@ def test_claims_name_the_published_scores() -> None:
             names = [side if side.endswith("]") else f"{side} [{paper}]" for side in (claim.better, claim.worse)]
             names = [name.replace("BM25, tuned", "BM25").replace("BM25 word pieces", "BM25") for name in names]
             for column in claim.columns or matrix.columns:
-                rows = [row for n in names if isinstance(row := matrix.rows.get(n), PublishedRow)]
+                rows = [row for n in names if (row := matrix.rows.get(n)) and row.published]
                 values = [row.scores.get(column, {}).get(claim.quantity) for row in rows]
                 if len(values) < 2 or None in values or claim.published is None:
                     continue
@@ -54,9 +54,8 @@ def test_claims_name_the_published_scores() -> None:
 def test_segments_fit_their_encoders() -> None:
     """A segment has room for [CLS] and [SEP], and for as long an expansion and its [SEP], in the length of its row."""
     for row in load("msmarco-doc").rows.values():
-        options = row.options if isinstance(row, ModelRow) else ()
-        words = dict(itertools.pairwise(options))
-        if "--segment-length" in words and isinstance(row, RecipeRow):
+        words = dict(itertools.pairwise(row.options))
+        if "--segment-length" in words and row.recipe:
             recipe = load_recipe(row.recipe, changes=list(row.changes))
             limit = recipe.max_length if isinstance(recipe.max_length, int) else recipe.max_length.document
             segment, length = int(words["--segment-length"]), int(words.get("--max-length", limit))
@@ -66,9 +65,7 @@ def test_segments_fit_their_encoders() -> None:
 @pytest.mark.parametrize("name", ["beir", "msmarco-doc", "msmarco-passage", "trec-car"])
 def test_expected_scores_of_bm25_are_those_of_the_collections(name: str) -> None:
     matrix = load(name)
-    bm25 = matrix.rows["BM25"]
-    assert isinstance(bm25, SystemRow)
-    expected = bm25.expected
+    expected = matrix.rows["BM25"].expected
     assert expected.keys() == {key for key, column in matrix.columns.items() if not (column.sample or column.overlap)}
     for column, scores in expected.items():
         where = matrix.columns[column]

@@ -11,18 +11,17 @@ import yaml
 
 from encoders.checkpoints.notes import FORMAT, CheckpointNotes, write_notes
 from encoders.training.recipe import load_recipe, to_mapping
-from eval.reproduce import matrix as matrices
 from eval.reproduce.matrix import (
     MATRICES,
     Training,
     columns_of_average,
     known_matrices,
+    load_matrix,
     slug,
 )
 from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.core.errors import LearnedSparseError
 
-load_matrix: Any = matrices.load_matrix  # each test knows the kinds of its rows
 PYDOC = {"collection": "pydoc", "split": "test"}
 
 

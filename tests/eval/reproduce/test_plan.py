@@ -10,18 +10,7 @@ from typing import Any
 import pytest
 
 from encoders.training import recipe as recipe_file
-from encoders.training.recipe import load_recipe
-from eval.reproduce.matrix import (
-    BM25Row,
-    Column,
-    GivenRow,
-    Matrix,
-    OtherModelRow,
-    RecipeRow,
-    Row,
-    Training,
-    load_matrix,
-)
+from eval.reproduce.matrix import Column, Matrix, Row, Training, load_matrix
 from eval.reproduce.plan import Plan, expected_terms, make_plan, set_words
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
@@ -86,16 +75,14 @@ def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
 
 
 def test_a_given_run_must_exist(data: Path) -> None:
-    plan = plan_of(data, {"given": GivenRow(run=str(data / "{collection}" / "{split}.txt"))})
+    plan = plan_of(data, {"given": Row(run=str(data / "{collection}" / "{split}.txt"))})
     with pytest.raises(LearnedSparseError, match=r"toy/test\.txt: no such file"):
         assert plan.steps[0].key
 
 
 def test_rows_and_columns_can_be_chosen(data: Path) -> None:
     columns = {name: Column(collection=str(data / name), split="test") for name in ("toy", "other")}
-    matrix = Matrix(
-        title="", columns=columns, rows={"BM25": BM25Row(bm25="text"), "pieces": BM25Row(bm25="word-pieces")}
-    )
+    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text"), "pieces": Row(bm25="word-pieces")})
     plan = make_plan(matrix, "m", data, rows=["BM25"], columns=["other"])
     assert [(cell.row, cell.column) for cell in plan.cells] == [("BM25", "other")]
     assert [cell.row for cell in make_plan(matrix, "m", data, rows=["BM*"], columns=["toy"]).cells] == ["BM25"]
@@ -109,13 +96,13 @@ def test_rows_and_columns_can_be_chosen(data: Path) -> None:
 
 def test_two_steps_with_one_output_are_refused(data: Path) -> None:
     columns = {str(split): Column(collection=str(data / "toy"), split=split) for split in ("train", "test")}
-    rows = {"splade": RecipeRow(recipe="small-splade")}
+    rows = {"splade": Row(recipe="small-splade")}
     with pytest.raises(LearnedSparseError, match=r"two steps of this matrix write .*runs/toy/train/bm25\.txt"):
-        plan_of(data, {"BM25": BM25Row(bm25="text"), **rows}, columns=columns, hits=10)
+        plan_of(data, {"BM25": Row(bm25="text"), **rows}, columns=columns, hits=10)
 
 
 def test_names_depend_on_everything_that_changes_the_result(data: Path, tmp_path: Path) -> None:
-    rows = {"spade": RecipeRow(recipe="small-spade")}
+    rows = {"spade": Row(recipe="small-spade")}
 
     def plan(rows: Mapping[str, Row], **options: Any) -> Plan:
         return plan_of(data, rows, plain_names=False, **options)
@@ -128,8 +115,8 @@ def test_names_depend_on_everything_that_changes_the_result(data: Path, tmp_path
 
     measured = {"search", "evaluate", "costs"}
     encoded = {"encode", "encode-queries", "index", *measured}
-    assert changed(plan({"spade": RecipeRow(recipe="small-spade", changes=("seed=3",))})) == {"train", *encoded}
-    assert changed(plan({"spade": RecipeRow(recipe="small-spade", encode={"k": 2})})) == encoded
+    assert changed(plan({"spade": Row(recipe="small-spade", changes=("seed=3",))})) == {"train", *encoded}
+    assert changed(plan({"spade": Row(recipe="small-spade", encode={"k": 2})})) == encoded
     assert changed(plan(rows, hits=9)) == measured
     recipe = tmp_path / "recipes" / "small-spade.yaml"
     recipe.write_text(recipe.read_text("utf-8").replace("\nseed: 0\n", "\nseed: 5\n"), "utf-8")
@@ -141,7 +128,7 @@ def test_names_depend_on_everything_that_changes_the_result(data: Path, tmp_path
 
 def test_matrices_share_what_is_equal_whatever_their_rows_are_called(data: Path) -> None:
     """The second plan has the training, the vectors and the index of the first, and trains another recipe elsewhere."""
-    first = plan_of(data, {"SpaDE": RecipeRow(recipe="small-spade")}, plain_names=False)
+    first = plan_of(data, {"SpaDE": Row(recipe="small-spade")}, plain_names=False)
     trained: list[str] = []
 
     def execute(step: Step) -> str | None:
@@ -153,8 +140,8 @@ def test_matrices_share_what_is_equal_whatever_their_rows_are_called(data: Path)
 
     Runner(first.steps, execute).run()
     rows = {
-        "the same": RecipeRow(recipe="small-spade"), "SpaDE": RecipeRow(recipe="small-spade", changes=("seed=1",)),
-        "k=2": OtherModelRow(model="the same", encode={"k": 2}),
+        "the same": Row(recipe="small-spade"), "SpaDE": Row(recipe="small-spade", changes=("seed=1",)),
+        "k=2": Row(model="the same", encode={"k": 2}),
     }  # fmt: skip
     second = plan_of(data, rows, plain_names=False, hits=20)
     runner = Runner(second.steps, execute)
@@ -168,7 +155,7 @@ def test_matrices_share_what_is_equal_whatever_their_rows_are_called(data: Path)
 
 
 def test_keys_and_names_do_not_depend_on_paths(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = {"spade": RecipeRow(recipe="small-spade"), "pieces": BM25Row(bm25="word-pieces")}
+    rows = {"spade": Row(recipe="small-spade"), "pieces": Row(bm25="word-pieces")}
     before = {step.name: step.key for step in plan_of(data, rows, plain_names=False).steps}
     data.rename(tmp_path / "elsewhere")
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "another home"))
@@ -178,7 +165,7 @@ def test_keys_and_names_do_not_depend_on_paths(data: Path, tmp_path: Path, monke
 
 def test_steps_for_documents_are_the_same_on_every_split(data: Path) -> None:
     columns = {split: Column(collection=str(data / "toy"), split=split) for split in ("dev", "test")}
-    rows = {"BM25": BM25Row(bm25="text"), "pieces": BM25Row(bm25="word-pieces")}
+    rows = {"BM25": Row(bm25="text"), "pieces": Row(bm25="word-pieces")}
     both = {step.name: step.key for step in plan_of(data, rows, columns=columns).steps}
     for split, column in columns.items():
         single = {step.name: step.key for step in plan_of(data, rows, columns={split: column}).steps}
@@ -186,7 +173,7 @@ def test_steps_for_documents_are_the_same_on_every_split(data: Path) -> None:
 
 
 def test_arguments_without_effect_are_not_in_the_key(data: Path) -> None:
-    step = plan_of(data, {"BM25": BM25Row(bm25="text")}).steps[1]
+    step = plan_of(data, {"BM25": Row(bm25="text")}).steps[1]
     assert dataclasses.replace(step, unkeyed_arguments=("--threads", "9")).key == step.key
     assert dataclasses.replace(step, arguments=(*step.arguments, "--k1", "2")).key != step.key
 
