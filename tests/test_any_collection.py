@@ -16,21 +16,18 @@ from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores
 from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
 from encoders.training.validation import Validator
-from eval.evaluate import main as evaluate
 from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.encode import __main__ as encode
-from learned_sparse.index import __main__ as index
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
-from learned_sparse.search import __main__ as search
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import FakeEncoder, install_loader
+from tests.reliability.processes import main_of
 from tests.toy_data import TEXTS, save_beir, save_collection
 
 FILED = "ir_datasets--learned-sparse-test--tiny"
@@ -43,18 +40,24 @@ def name(tmp_home: Path) -> Iterator[str]:
         yield f"ir_datasets:{name}"
 
 
+def run(words: str) -> None:
+    """Run a command, which must succeed."""
+    module, *arguments = words.split()
+    assert main_of(module)(arguments) == 0
+
+
 def test_documents_are_encoded_once_for_all_parts(name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
-    words = ["--model", "fake", "--checkpoint", "nowhere", "--collection"]
-    assert encode.main([*words, f"{name}/dev/small"]) == 0
+    words = f"learned_sparse.encode --model fake --checkpoint nowhere --collection {name}"
+    run(f"{words}/dev/small")
     vectors = vectors_folder(FILED, "fake")
     assert sorted(dict(read_vectors(vectors))) == sorted(f"d{i}" for i in range(len(TEXTS)))
     written = (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns
-    assert encode.main([*words, name]) == 0  # the parent name: equal documents, so nothing to encode
+    run(words)  # the parent name: equal documents, so nothing to encode
     assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
     assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
     for part, split in (("/dev/small", "dev-small"), ("", "test")):  # the parts of the parent are its splits
-        assert encode.main([*words, f"{name}{part}", "--queries"]) == 0
+        run(f"{words}{part} --queries")
         queries = Manifest.load(queries_folder(FILED, split, "fake"))
         assert (queries.collection, queries.split, queries.counts.written) == (FILED, split, 12)
 
@@ -74,12 +77,12 @@ def test_training_data(name: str, suffix: str, split: str) -> None:
 @pytest.mark.jvm
 def test_bm25_of_a_name_of_the_catalogue(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The commands index, search and measure."""
-    index.main(["--bm25", "--collection", f"{name}/test"])
-    search.main(["--bm25", "--collection", f"{name}/dev/small"])
+    run(f"learned_sparse.index --bm25 --collection {name}/test")
+    run(f"learned_sparse.search --bm25 --collection {name}/dev/small")
     assert (index_folder(FILED, "bm25") / "learned_sparse.json").is_file()
     assert run_file(FILED, "dev-small", "bm25").is_file()
     capsys.readouterr()
-    evaluate(["--collection", f"{name}/dev/small", "--measures", "MRR@10", "--json"])
+    run(f"eval.evaluate --collection {name}/dev/small --measures MRR@10 --json")
     result = json.loads(capsys.readouterr().out)
     assert (result["collection"], result["split"]) == (FILED, "dev-small")
     assert result["runs"][0]["scores"]["MRR@10"] > 0.3
@@ -109,22 +112,20 @@ def collection(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_index_search_and_measures(
     collection: str, tmp_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    on = ["--collection", collection]
-    for extra in ([], ["--queries"]):
-        encode.main(["--model", "m", "--checkpoint", "c", *on, *extra])
+    for extra in ("", "--queries"):
+        run(f"learned_sparse.encode --model m --checkpoint c --collection {collection} {extra}")
     assert read_topics(tmp_home / "queries" / "toy" / "test" / "m")["q2"] == {}
-    index.main(["--model", "m", *on])
+    run(f"learned_sparse.index --model m --collection {collection}")
     assert IndexNote.load(tmp_home / "indexes" / "toy" / "m").facts["documents"] == 4
     for backend in ("lucene", "exact"):
-        search.main(["--model", "m", *on, "--backend", backend, "--output", str(tmp_path / backend)])
+        on = f"--collection {collection} --backend {backend} --output {tmp_path}/{backend}"
+        run(f"learned_sparse.search --model m {on}")
         assert "3 queries (1 without text), 1 without a hit" in capsys.readouterr().out
-    run = read_run(tmp_path / "lucene")
-    assert run == read_run(tmp_path / "exact")
-    assert {query: {document for document, _ in hits} for query, hits in run.items()} == {
-        "q1": {"d1", "d3"},
-        "q3": {"d1", "d3"},
-    }
-    evaluate([*on, "--run", str(tmp_path / "lucene"), "--measures", "R@10", "--per-query", "--json"])
+    hits = read_run(tmp_path / "lucene")
+    assert hits == read_run(tmp_path / "exact")
+    both = {"d1", "d3"}
+    assert {query: {name for name, _ in found} for query, found in hits.items()} == {"q1": both, "q3": both}
+    run(f"eval.evaluate --collection {collection} --run {tmp_path}/lucene --measures R@10 --per-query --json")
     result = json.loads(capsys.readouterr().out)["runs"][0]
     assert result["per_query"]["R@10"] == {"q1": 1.0, "q2": 0.0, "q3": 0.5}
     assert result["scores"]["R@10"] == 0.5
@@ -135,10 +136,10 @@ def test_empty_texts_in_bm25(
     collection: str, tmp_home: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "learned_sparse")
-    index.main(["--bm25", "--collection", collection])
+    run(f"learned_sparse.index --bm25 --collection {collection}")
     assert "2 documents of plain text" in capsys.readouterr().out
     assert "2 documents without text: not in the index" in caplog.messages
-    search.main(["--bm25", "--collection", collection])
+    run(f"learned_sparse.search --bm25 --collection {collection}")
     assert sorted(read_run(tmp_home / "runs" / "toy" / "test" / "bm25.txt")) == ["q1", "q3"]
 
 
@@ -182,10 +183,10 @@ def damaged(tmp_path: Path, tmp_home: Path) -> Path:
 
 @pytest.mark.jvm
 def test_bad_lines_in_bm25(damaged: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    for source in (["--collection", str(damaged)], ["--input", str(damaged / "corpus.jsonl")]):
+    for source in (f"--collection {damaged}", f"--input {damaged}/corpus.jsonl"):
         with pytest.raises(LearnedSparseError, match=ERROR):
-            index.main(["--bm25", *source])
-        index.main(["--bm25", *source, "--on-bad-line", "skip", "--overwrite"])
+            run(f"learned_sparse.index --bm25 {source}")
+        run(f"learned_sparse.index --bm25 {source} --on-bad-line skip --overwrite")
         assert "12 documents of plain text" in capsys.readouterr().out
         assert "12 documents read, 1 skipped: malformed JSON" in caplog.text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 import math
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.benchmarks import engines
-from tests.benchmarks.run import ROOT, median_ratio, quiet_environment
+from tests.benchmarks.run import ROOT, median_ratio, process
 from tests.benchmarks.shapes import BASE, PUBLISHED, SEED, SMALL, TINY, Shape
 
 OURS = "learned_sparse "
@@ -123,12 +122,7 @@ def encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tup
     """Seconds of the first corpus and versions, from an engine that writes each corpus to a folder."""
     python = _peers_python() if name in THERE else Path(sys.executable)
     paths = [path for pair in pairs for path in pair]
-    command = map(str, [python, engines.__file__, name, model, length, rounds, *paths])
-    done = subprocess.run(list(command), cwd=ROOT, env=quiet_environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} ended: {done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return process([python, engines.__file__, name, model, length, rounds, *paths])
 
 
 def _peers_python() -> Path:

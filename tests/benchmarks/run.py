@@ -11,14 +11,13 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import run_main
-from learned_sparse.core.files import read_json, write_json
+from learned_sparse.core.files import write_json
 from learned_sparse.lucene.jvm import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,24 +110,26 @@ def median_ratio(base: list[float], contender: list[float]) -> float:
 def child(target: str, **arguments: Any) -> dict[str, Any]:
     """Result of ``target`` ("tests.benchmarks.x:function") in a fresh process, with ``peak_mb`` added.
 
-    Arguments and result are JSON. Output of the process goes to standard error, and into the error if the process
-    fails. Progress bars and downloads are off.
+    Arguments and result are JSON.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        result_file = Path(folder) / "answer.json"
-        code = "import sys; from tests.benchmarks.run import answer; answer(*sys.argv[1:])"
-        command = [sys.executable, "-c", code, target, json.dumps(arguments), str(result_file)]
-        done = subprocess.run(command, cwd=ROOT, env=quiet_environment(), check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{target} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-        sys.stderr.write(done.stdout + done.stderr)
-        result: dict[str, Any] = read_json(result_file)
+    code = "import sys; from tests.benchmarks.run import answer; answer(*sys.argv[1:])"
+    return process([sys.executable, "-c", code, target, json.dumps(arguments)])
+
+
+def process(command: Sequence[object]) -> dict[str, Any]:
+    """JSON object in the last line that a command prints; the rest goes to standard error, or into the error.
+
+    Progress bars and downloads are off.
+    """
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    words = list(map(str, command))
+    done = subprocess.run(words, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{words} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    *printed, last = done.stdout.splitlines()
+    print(*printed, done.stderr, sep="\n", end="", file=sys.stderr)
+    result: dict[str, Any] = json.loads(last)
     return result
-
-
-def quiet_environment() -> dict[str, str]:
-    """Environment of a measured process: no progress bars, no downloads."""
-    return {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
 def installed(*names: str) -> dict[str, str]:
@@ -161,11 +162,11 @@ def environment() -> dict[str, Any]:
     }
 
 
-def answer(target: str, arguments: str, file: str) -> None:
-    """Call the function that ``child`` names and write its result."""
+def answer(target: str, arguments: str) -> None:
+    """Call the function that ``child`` names and print its result."""
     module, _, function = target.partition(":")
     result = getattr(importlib.import_module(module), function)(**json.loads(arguments))
-    write_json(file, {**result, "peak_mb": round(memory_mb(), 1)})
+    print(json.dumps({**result, "peak_mb": round(memory_mb(), 1)}))
 
 
 if __name__ == "__main__":

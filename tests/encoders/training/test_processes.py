@@ -32,16 +32,7 @@ def test_two_processes_equal_one(
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(json.dumps(values), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    command += [
-        "encoders.train",
-        "--recipe",
-        str(recipe),
-        "--output",
-        str(tmp_path / "two"),
-        "--device",
-        "cpu",
-        "--quiet",
-    ]
+    command += f"encoders.train --recipe {recipe} --output {tmp_path}/two --device cpu --quiet".split()
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(
         command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True, timeout=300, check=False

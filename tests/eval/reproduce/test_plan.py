@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from encoders.training import recipe as recipe_file
+from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import Column, Matrix, Row, Training, load_matrix
 from eval.reproduce.plan import Plan, expected_terms, make_plan, set_words
 from eval.reproduce.runner import Runner
