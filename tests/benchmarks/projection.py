@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from encoders.encoding.model import new_model
 from encoders.training.recipe import Recipe, Stage, load_recipe
 from learned_sparse.core.encoder import Side
-from tests.benchmarks.shapes import bert_base
+from tests.benchmarks.shapes import random_bert
 
 RECIPES = {"sparterm-expansion": 200, "splade-flops": 58, "splade-distilled": 180, "spade": 189, "uhd-bert": 2588}
 """Recipes, and terms of a document: SpaDE's of its section 3.4, SPLADE's of the notebook beside its published weights,
@@ -52,7 +52,7 @@ def main() -> None:
     sizes = [f"{name}: vectors / index" for name in PASSAGES]
     print(f"| | {' | '.join(heads)} | memory | {' | '.join(sizes)} |\n|---|{'--:|' * (len(heads + sizes) + 1)}")
     with tempfile.TemporaryDirectory() as folder:
-        bert_base(Path(folder))
+        random_bert(Path(folder))
         for name, terms in RECIPES.items():
             recipe = load_recipe(name)
             costs = counted(recipe, Path(folder))

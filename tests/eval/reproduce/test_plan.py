@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
 
-def plan_of(data: Path, rows: Mapping[str, Row], **options: Any) -> Plan:
+def plan_of(data: Path, rows: dict[str, Row], **options: Any) -> Plan:
     columns = options.pop("columns", {"toy": Column(collection=str(data / "toy"), split="test")})
     training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
     options = {"training": training, "plain_names": True, **options}
@@ -105,7 +104,7 @@ def test_two_steps_with_one_output_are_refused(data: Path) -> None:
 def test_names_depend_on_everything_that_changes_the_result(data: Path, tmp_path: Path) -> None:
     rows = {"spade": Row(recipe="small-spade")}
 
-    def plan(rows: Mapping[str, Row], **options: Any) -> Plan:
+    def plan(rows: dict[str, Row], **options: Any) -> Plan:
         return plan_of(data, rows, plain_names=False, **options)
 
     before = by_name(plan(rows)).keys()
