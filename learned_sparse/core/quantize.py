@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,15 +92,6 @@ class Quantizer:
         if not len(positive):
             raise LearnedSparseError("no positive weight to calibrate bits on; give a quantisation factor instead")
         return cls((2**bits - 1) / float(np.percentile(positive, percentile)), bits)
-
-    def to_json(self) -> dict[str, Any]:
-        """``{"scale": ..., "bits": ...}``, as in checkpoints and manifests."""
-        return {"scale": self.scale, "bits": self.bits}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Quantizer:
-        """Inverse of ``to_json``."""
-        return cls(float(content["scale"]), content.get("bits"))
 
 
 @dataclass(frozen=True, kw_only=True)

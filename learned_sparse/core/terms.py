@@ -74,8 +74,6 @@ class LuceneTerms:
         self.names = np.empty(len(terms), dtype=object)
         """``(terms,)``: spelling of each term."""
         self.names[:] = list(terms)
-        self.lengths = np.fromiter(map(len, terms), dtype=np.int64, count=len(terms))
-        """``(terms,)``: characters of each term."""
         first: dict[str, int] = {}
         self._reasons = {
             number: reason or f"dimensions {first[term]} and {number} have the same spelling"

@@ -116,17 +116,13 @@ class Slice:
     whole_part: Sequence[Document]
     start: int
     """Number of the first document, in the part."""
+    documents: Sequence[Document]
     texts: Sequence[str]
     """What the encoder reads of the documents."""
     prepared: Sequence[Any]
     """Results of ``Encoder.prepare``, one for each call of the encoder."""
     factors: Any
     """``scipy.sparse.csr_array`` (documents, segments) that adds up vectors of segments; None for whole documents."""
-
-    @property
-    def documents(self) -> Sequence[Document]:
-        """The documents of the slice."""
-        return self.whole_part[self.start : self.start + len(self.texts)]
 
 
 class Pipeline:
@@ -180,16 +176,13 @@ class Pipeline:
                     self._parts.begin(weights, [document.id for document in item.documents])
                     begun = True
                 writing.result()  # raises its error; at most one slice waits for the disk
-                if self._is_own(item.part):
+                if item.part % self._num_shards == self._shard_id:
                     writing = writer.submit(self._write, item, weights, counts)
                     progress(len(item.texts))
             writing.result()
         if self._began is not None:
             self.seconds = time.perf_counter() - self._began
         return self._finish()
-
-    def _is_own(self, part: int) -> bool:
-        return bool(part % self._num_shards == self._shard_id)
 
     def _slices(self, progress: Progress) -> Iterator[Slice]:
         """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead.
@@ -201,7 +194,7 @@ class Pipeline:
             part = list(itertools.islice(documents, self._part_size))
             if not part:
                 return
-            if not self._is_own(number):
+            if number % self._num_shards != self._shard_id:
                 self._other_shards += len(part)
                 if calibrating and number == 0:
                     yield self._slice(number, part, 0)
@@ -220,7 +213,15 @@ class Pipeline:
             segments, factors = _segments(documents, self._adding_up, self._encoder)
             read = list(map(self._text, segments))
         prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
-        return Slice(part=number, whole_part=part, start=start, texts=texts, prepared=prepared, factors=factors)
+        return Slice(
+            part=number,
+            whole_part=part,
+            start=start,
+            documents=documents,
+            texts=texts,
+            prepared=prepared,
+            factors=factors,
+        )
 
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
         """Weights of the documents of a slice, and what the encoder counted."""

@@ -11,11 +11,12 @@ import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 from learned_sparse.core.files import atomic_write
+from learned_sparse.core.lines import text_lines
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import NO_TERMS, LuceneTerms, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences
-from learned_sparse.jsonvector.reader import BYTE_ORDER_MARK, numbered_lines, read_objects
+from learned_sparse.jsonvector.reader import read_objects
 from learned_sparse.jsonvector.writer import check_impacts
 
 TOPICS = "queries.tsv"
@@ -81,12 +82,9 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
             path.parent, f"encoded queries ({TOPICS} is missing)", "learned_sparse.encode --queries writes it"
         )
     topics: dict[str, dict[str, int]] = {}
-    for number, line in numbered_lines(path):
+    for number, line in text_lines(path):
         where = f"{path}:{number}"
-        try:
-            name, _, text = line.decode().lstrip(BYTE_ORDER_MARK).rstrip("\r\n").partition("\t")
-        except UnicodeDecodeError as error:
-            raise LearnedSparseError(f"{where}: not UTF-8 text: {error.reason}") from None
+        name, _, text = line.partition("\t")
         if not (tokens := text.split()) or unfit_id_reason(name) or "\t" in text:
             raise LearnedSparseError(
                 f"{where}: expected an id without white space, a tab, terms ({NO_TERMS} for none); got {line[:60]!r}"

@@ -19,8 +19,6 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, load_manifests
 
-BYTE_ORDER_MARK = "\ufeff"
-
 
 class BadLineError(ValueError):
     """A line that Anserini would drop or change; the caller adds the file and the line number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def quantize_vectors(
             for file, part in zip(files, parts, strict=True)
         )
         nonzero = {name: value for name, value in vars(counts).items() if value}
-        write_json(folder / QUANTIZER, {"quantizer": quantizer.to_json(), "counts": nonzero})
+        write_json(folder / QUANTIZER, {"quantizer": asdict(quantizer), "counts": nonzero})
     return quantizer, counts
 
 

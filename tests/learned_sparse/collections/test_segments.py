@@ -3,52 +3,33 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-import types
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from learned_sparse.collections.segments import Segmentation
-from learned_sparse.core.encoder import Word
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode.__main__ import main, parse_arguments
+from learned_sparse.encode.__main__ import parse_arguments
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
-from tests.fake_encoder import FakeEncoder
+from tests.fake_encoder import WordEncoder, install_loader
+from tests.learned_sparse.encode.commands import encode_file
 
 FACTOR = ["--quantization-factor", "100"]
 DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
 
 
-class _WordEncoder(FakeEncoder):
-    """An encoder for which each word is one token."""
-
-    def __init__(self, side: str, **settings: object) -> None:
-        super().__init__(side)
-        self.description["max_length"] = 12
-
-    def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
-        return [[(*match.span(), 1) for match in re.finditer(r"\S+", text)] for text in texts]
-
-
 @pytest.fixture(autouse=True)
 def worded(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("encoders.encoding.loading")
-    module.load_encoder = lambda _, side, **options: _WordEncoder(side, **options)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", module)
+    """Each word is a token, and an encoder reads twelve."""
+    install_loader(monkeypatch, lambda _, side, **__: WordEncoder(side, max_length=12))
 
 
 def encode(folder: Path, *options: str, output: str = "out") -> Manifest:
     corpus = folder / "corpus.jsonl"
     lines = (json.dumps({"id": name, "text": text, "expanded": "more"}) for name, text in DOCUMENTS.items())
     corpus.write_text("".join(f"{line}\n" for line in lines))
-    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(folder / output)]
-    quantizer = [] if FACTOR[0] in options else ["--bits", "8"]
-    assert main([*named, *quantizer, *options]) == 0
-    return Manifest.load(folder / output)
+    return encode_file(corpus, folder / output, *options)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -75,7 +56,7 @@ def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: P
     impacts = dict(read_vectors(tmp_path / "out"))
     assert contents(tmp_path / "out") == DOCUMENTS
     cut = {"d1": ["w1 w2", "w3 w4", "w5"], "d2": ["w1"], "d3": ["w6 w7", "w8 w9"]}
-    encoder = _WordEncoder("document")
+    encoder = WordEncoder("document")
     for name, texts in cut.items():
         total: dict[str, float] = {}
         for number, text in enumerate(texts):
@@ -98,7 +79,7 @@ def test_segments_above_the_maximum_length_are_an_error(tmp_path: Path) -> None:
 
 def test_a_segment_is_not_cut_for_its_expansion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 12 tokens, [CLS] and two [SEP], half are left for a segment, and half for the expansion."""
-    monkeypatch.setattr(_WordEncoder, "uses_expanded", True)
+    monkeypatch.setattr(WordEncoder, "uses_expanded", True)
     for which in ("all", "sum"):
         with pytest.raises(LearnedSparseError, match=r"document 'd1' has expanded text.*give at most 4"):
             encode(tmp_path, "--segment-length", "5", "--segments", which, output=f"{which}-5")

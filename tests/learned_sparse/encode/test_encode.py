@@ -19,6 +19,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import FakeEncoder, install_loader
+from tests.learned_sparse.encode.commands import encode, encode_file, files, write_texts
 from tests.toy_data import save_collection
 
 TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(25)] + ["empty"]
@@ -26,23 +27,12 @@ TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.jsonl"
-    lines = (json.dumps({"_id": f"d{number}", "text": text}) for number, text in enumerate(TEXTS))
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
+    return write_texts(tmp_path / "corpus.jsonl", TEXTS)
 
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
-
-
-def encode(*arguments: str | Path) -> int:
-    return main(["--model", "fake", "--checkpoint", "nowhere", *map(str, arguments)])
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def expected(quantizer: Quantizer) -> dict[str, dict[str, int]]:
@@ -52,9 +42,8 @@ def expected(quantizer: Quantizer) -> dict[str, dict[str, int]]:
 
 def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "out"
-    assert encode("--input", corpus, "--output", folder, "--part-size", "10", "--quantization-factor", "20") == 0
+    manifest = encode_file(corpus, folder, "--part-size", "10", "--quantization-factor", "20")
     assert dict(read_vectors(folder)) == expected(Quantizer(20.0))
-    manifest = Manifest.load(folder)
     assert manifest.complete
     assert [(part.file, part.documents) for part in manifest.parts] == [
         ("vectors/part-00000.jsonl", 10), ("vectors/part-00001.jsonl", 10), ("vectors/part-00002.jsonl", 6)
@@ -73,15 +62,14 @@ def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("quantisation", [[], ["--bits", "6"], ["--quantization-factor", "9"]])
 def test_shards_write_the_parts_of_a_complete_run(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
-    arguments: list[str | Path] = ["--input", corpus, "--part-size", "4", *quantisation]
-    encode(*arguments, "--output", tmp_path / "whole")
+    options = ["--part-size", "4", *quantisation]
+    whole = encode_file(corpus, tmp_path / "whole", *options)
     complete = {name: data for name, data in files(tmp_path / "whole").items() if name != "manifest.json"}
     union: dict[str, bytes] = {}
     for shard in range(3):
         folder = tmp_path / f"shard-{shard}"
-        encode(*arguments, "--output", folder, "--num-shards", "3", "--shard-id", str(shard))
-        manifest = Manifest.load(folder)
-        assert manifest.quantizer == Manifest.load(tmp_path / "whole").quantizer
+        manifest = encode_file(corpus, folder, *options, "--num-shards", "3", "--shard-id", str(shard))
+        assert manifest.quantizer == whole.quantizer
         assert manifest.counts.written + manifest.counts.other_shards == len(TEXTS)
         shard_files = {name: data for name, data in files(folder).items() if name != "manifest.json"}
         assert [part.file for part in manifest.parts] == [
@@ -93,22 +81,13 @@ def test_shards_write_the_parts_of_a_complete_run(tmp_path: Path, corpus: Path, 
 
 
 def test_times_are_those_of_the_documents_encoded_now(tmp_path: Path, corpus: Path) -> None:
-    arguments = (
-        "--input",
-        corpus,
-        "--part-size",
-        "4",
-        "--output",
-        tmp_path / "out",
-        "--times",
-        tmp_path / "times.json",
-    )
-    encode(*arguments)
+    options = ["--part-size", "4", "--times", str(tmp_path / "times.json")]
+    encode_file(corpus, tmp_path / "out", *options)
     whole = json.loads((tmp_path / "times.json").read_bytes())
     assert whole["documents"] == len(TEXTS)
     assert whole["seconds"] > 0
     (tmp_path / "out" / "progress" / "part-00002.json").unlink()
-    encode(*arguments, "--resume")
+    encode_file(corpus, tmp_path / "out", *options, "--resume")
     assert json.loads((tmp_path / "times.json").read_bytes())["documents"] == 4
 
 
@@ -116,23 +95,22 @@ def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topics = tmp_path / "topics.tsv"
     topics.write_text("1\tw1 w2\n02\tempty\n")
     folder = tmp_path / "out"
-    assert encode("--queries", "--input", topics, "--output", folder) == 0
+    manifest = encode_file(topics, folder, "--queries")
     impacts, _ = Quantizer(100.0).quantize(FakeEncoder("query").encode(["w1 w2", "empty"]))
     assert read_topics(folder / "queries.tsv") == {"1": impacts.row(0), "02": {}}
-    manifest = Manifest.load(folder)
     assert (manifest.kind, manifest.complete, manifest.counts.empty_vectors) == ("queries", True, 1)
     assert list(manifest.problems(folder)) == []
     captured = capsys.readouterr()
     assert "'02' becomes 2" in captured.err
     assert str(folder / "queries.jsonl") in captured.out
     before = files(folder)
-    encode("--queries", "--input", topics, "--output", folder, "--resume")
+    encode_file(topics, folder, "--queries", "--resume")
     assert files(folder) == before
     topics.write_text("1\tw1 w2\n02\tw3\n")
-    encode("--queries", "--input", topics, "--output", folder, "--resume")
+    encode_file(topics, folder, "--queries", "--resume")
     assert read_topics(folder / "queries.tsv")["02"]
     with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 100.0 before, 50.0 now"):
-        encode("--queries", "--input", topics, "--output", folder, "--resume", "--quantization-factor", "50")
+        encode_file(topics, folder, "--queries", "--resume", "--quantization-factor", "50")
 
 
 def test_default_folders_are_below_home(
@@ -166,22 +144,21 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "letter.txt").write_text("text")
-    arguments: list[str | Path] = ["--input", corpus, "--output", folder]
     with pytest.raises(LearnedSparseError, match=r"not empty; give --resume, --overwrite or another --output"):
-        encode(*arguments)
-    encode(*arguments, "--overwrite", "--part-size", "5")
-    encode(*arguments, "--overwrite", "--part-size", "20")
+        encode_file(corpus, folder)
+    encode_file(corpus, folder, "--overwrite", "--part-size", "5")
+    encode_file(corpus, folder, "--overwrite", "--part-size", "20")
     assert sorted(path.name for path in (folder / "vectors").iterdir()) == ["part-00000.jsonl", "part-00001.jsonl"]
     assert (folder / "letter.txt").read_text() == "text"
     (folder / "vectors" / ".DS_Store").write_text("Anserini does not read this file")
-    encode(*arguments, "--overwrite", "--part-size", "20")
+    encode_file(corpus, folder, "--overwrite", "--part-size", "20")
     (folder / "vectors" / "more.jsonl").write_text("")
     for option in ("--resume", "--overwrite"):
         with pytest.raises(LearnedSparseError, match=r"more.jsonl: not written by learned_sparse.encode; remove it"):
-            encode(*arguments, option, "--part-size", "20")
+            encode_file(corpus, folder, option, "--part-size", "20")
     assert any("more.jsonl: not in the manifest" in problem for problem in Manifest.load(folder).problems(folder))
     with pytest.raises(LearnedSparseError, match="is a file"):
-        encode("--input", corpus, "--output", corpus)
+        encode_file(corpus, corpus)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +196,7 @@ def test_changes_of_settings_reach_both_sides_and_the_manifest(
         return FakeEncoder(side)
 
     install_loader(monkeypatch, load)
-    encode("--input", corpus, "--output", tmp_path / "out", "--set", "alpha=0.3")
+    encode_file(corpus, tmp_path / "out", "--set", "alpha=0.3")
     assert received == {"document": {"alpha": 0.3}, "query": {"alpha": 0.3}}
 
 

@@ -19,6 +19,7 @@ from learned_sparse.encode import pipeline
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder
+from tests.learned_sparse.encode.commands import write_texts
 
 COUNT = 23
 TIMEOUT = 20.0
@@ -51,7 +52,9 @@ class TwoHalves(FakeEncoder):
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    return write(tmp_path / "corpus.jsonl", [f"n{number} w{number % 5} x y{number % 3}" for number in range(COUNT)])
+    return write_texts(
+        tmp_path / "corpus.jsonl", [f"n{number} w{number % 5} x y{number % 3}" for number in range(COUNT)]
+    )
 
 
 @pytest.fixture
@@ -59,11 +62,6 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of 2 documents, written one by one."""
     monkeypatch.setattr(pipeline, "SLICE_SIZE", 2)
     monkeypatch.setattr(pipeline, "WRITE_ROWS", 1)
-
-
-def write(path: Path, texts: Sequence[str]) -> Path:
-    path.write_text("".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
-    return path
 
 
 def run(encoder: FakeEncoder, corpus: Path, folder: Path, **options: Any) -> Manifest:
@@ -114,7 +112,7 @@ def test_exactly_one_slice_is_prepared_ahead(tmp_path: Path, corpus: Path) -> No
 
 @pytest.mark.parametrize("part_size", [2, 5, 30])
 def test_an_error_of_the_tokenizer_is_raised(tmp_path: Path, part_size: int) -> None:
-    corpus = write(tmp_path / "corpus.jsonl", [*(f"w{number}" for number in range(9)), "untokenisable"])
+    corpus = write_texts(tmp_path / "corpus.jsonl", [*(f"w{number}" for number in range(9)), "untokenisable"])
     threads = threading.active_count()
     with pytest.raises(LearnedSparseError, match=r"^this text cannot be tokenised$"):
         run(TwoHalves(), corpus, tmp_path / "out", part_size=part_size)

@@ -10,15 +10,17 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import pipeline
-from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.writer import open_part
 from tests.fake_encoder import FakeEncoder, install_loader
+from tests.learned_sparse.encode.commands import encode_file, files, write_texts
+
+TEXTS = [f"w{number} w{number + 1} v" for number in range(50)]
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    return write_lines(tmp_path / "corpus.jsonl", range(50))
+    return write_texts(tmp_path / "corpus.jsonl", TEXTS)
 
 
 @pytest.fixture(autouse=True)
@@ -26,20 +28,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
 
 
-def write_lines(path: Path, numbers: range) -> Path:
-    lines = [json.dumps({"_id": f"d{number}", "text": f"w{number} w{number + 1} v"}) for number in numbers]
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def encode(corpus: Path, out: Path, *more: str) -> Manifest:
-    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(out)]
-    assert main([*named, "--part-size", "10", *more]) == 0
-    return Manifest.load(out)
+    return encode_file(corpus, out, "--part-size", "10", *more)
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, corpus: Path, out: Path) -> dict[str, bytes]:
@@ -160,7 +150,7 @@ def test_the_parts_of_an_input_that_has_changed_are_written_again(
     assert [part.documents for part in after.parts] == [10] * 5 + [1]
     encode(corpus, tmp_path / "whole")
     assert files(tmp_path / "out") == files(tmp_path / "whole")
-    write_lines(corpus, range(15))
+    write_texts(corpus, TEXTS[:15])
     encode(corpus, tmp_path / "out", "--resume")
     encode(corpus, tmp_path / "whole", "--overwrite")
     assert files(tmp_path / "out") == files(tmp_path / "whole")

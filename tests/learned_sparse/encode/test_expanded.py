@@ -18,10 +18,10 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import BadLineError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, Document, SparseBatch
-from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
+from tests.learned_sparse.encode.commands import encode_file
 
 DOCUMENTS: list[dict[str, Any]] = [
     {"id": "d1", "text": "hives", "expanded": "what are hives"},
@@ -52,9 +52,8 @@ def encode(
     corpus = folder / "corpus.jsonl"
     if not corpus.exists():
         corpus.write_text("".join(f"{json.dumps(document)}\n" for document in DOCUMENTS))
-    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(folder / "out")]
-    assert main([*named, *options]) == 0
-    return encoded, Manifest.load(folder / "out")
+    manifest = encode_file(corpus, folder / "out", *options)
+    return encoded, manifest
 
 
 def test_expanded_text_is_passed_to_encoders_that_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

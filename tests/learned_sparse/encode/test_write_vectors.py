@@ -12,7 +12,6 @@ from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Document, SparseBatch
-from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Manifest
@@ -20,6 +19,7 @@ from learned_sparse.jsonvector.reader import load_vectors, read_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
+from tests.learned_sparse.encode.commands import encode_file, write_texts
 
 TEXTS = {"d1": "hives itch itch", "d2": "", "d3": "wing itch"}
 DOCUMENTS = [Document(name, text) for name, text in TEXTS.items()]
@@ -88,13 +88,12 @@ def test_the_environment_of_an_encoder_is_recorded_and_is_no_setting(tmp_path: P
 
 def test_write_vectors_gives_the_folder_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
-    (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\tw{number} v\n" for number in range(9)))
-    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "4"]
-    assert main([*named, "--output", str(tmp_path / "command")]) == 0
+    corpus = write_texts(tmp_path / "corpus.jsonl", [f"w{number} v" for number in range(9)])
+    command = encode_file(corpus, tmp_path / "command", "--part-size", "4")
     documents = (Document(f"d{number}", f"w{number} v") for number in range(9))
     encoders = FakeEncoder("document"), FakeEncoder("query")
     write_vectors(tmp_path / "api", documents, encoders[0], query_encoder=encoders[1], model="fake", part_size=4)
-    command, api = Manifest.load(tmp_path / "command"), Manifest.load(tmp_path / "api")
+    api = Manifest.load(tmp_path / "api")
     assert command.parts == api.parts  # names, documents, SHA-256
     for field in ("model", "architecture", "encoder", "query_encoder", "quantizer", "query_quantizer", "counts"):
         assert getattr(command, field) == getattr(api, field)

@@ -1,0 +1,32 @@
+"""The encode command with the fake encoder, and small inputs for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from learned_sparse.encode.__main__ import main
+from learned_sparse.jsonvector.manifest import Manifest
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> Path:
+    """Write documents ``d0``, ``d1``, ... as JSON lines."""
+    path.write_text("".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    return path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Contents of all files below ``folder``."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def encode(*words: str | Path) -> None:
+    """Run the command for a model that a replaced loader gives."""
+    assert main(["--model", "fake", "--checkpoint", "nowhere", *map(str, words)]) == 0
+
+
+def encode_file(corpus: Path, output: Path, *options: str) -> Manifest:
+    """Encode the documents of a file; returns the manifest."""
+    encode("--input", corpus, "--output", output, *options)
+    return Manifest.load(output)
