@@ -99,29 +99,28 @@ class HiddenStatesKind:
 
     def from_backbone(
         self,
-        name: str | Path,
+        folder: Path,
         *,
-        revision: str | None = None,
         num_hidden_layers: int | None = None,
         attention: Attention | None = "bidirectional",
         adapt: Callable[[Any], None] = lambda _: None,
         **_: Any,
     ) -> HiddenStates:
         """As ``LanguageModel.from_backbone``."""
-        folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
+        config = pretrained_config(folder, num_hidden_layers, attention)
         if getattr(config, "echo_input", False):
-            raise LearnedSparseError(f"{name}: attention: echo is for architectures with a vocabulary head")
+            raise LearnedSparseError(f"{folder}: attention: echo is for architectures with a vocabulary head")
         chosen = [config.num_hidden_layers] if self._layers is None else self._layers
         available = config.num_hidden_layers
         for layer in chosen:
             if not 0 <= layer <= available:
-                raise LearnedSparseError(f"{name}: no layer {layer}; give layers from 0 to {available}")
+                raise LearnedSparseError(f"{folder}: no layer {layer}; give layers from 0 to {available}")
         keep_layers(config, max(chosen))
-        model, missing = load_pretrained(name, folder, config, transformers.AutoModel)
+        model, missing = load_pretrained(folder, config, transformers.AutoModel)
         absent = sorted(key for key in missing if "pooler" not in key.split("."))
         if absent:
             raise LearnedSparseError(
-                f"{name}: no weights for {', '.join(absent[:3])}; copy or download the model again"
+                f"{folder}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
         adapt(model)
         return HiddenStates(model, self._make_head(config.hidden_size), chosen)
@@ -145,6 +144,6 @@ def _load_head(head: nn.Module, folder: Path) -> None:
 
 
 TowerKind: TypeAlias = type[LanguageModel] | type[TermTable] | HiddenStatesKind
-"""Loads towers of one kind from ``towers/NAME`` of a checkpoint (``load``), or creates them from a folder, a Hub id or
-a published model (``from_backbone``), with random numbers of torch's generator and the options of
+"""Loads towers of one kind from ``towers/NAME`` of a checkpoint (``load``), or creates them from the folder of a
+backbone (``from_backbone``), with random numbers of torch's generator and the options of
 ``encoders.encoding.model.new_model``; a tower ignores those that it has no use for."""

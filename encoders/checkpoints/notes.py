@@ -185,12 +185,11 @@ def read_notes(folder: Path) -> CheckpointNotes:
     )
 
 
-def is_sparse_encoder(name: str, revision: str | None = None) -> bool:
+def is_sparse_encoder(name: str) -> bool:
     """Whether a backbone is known as a sparse encoder: by the catalogue, or by the notes or modules of its folder."""
-    entry = published(name)
-    if entry is not None and entry.queries is not None:
+    if "queries" in published(name):
         return True
-    folder = locate(name, revision)
+    folder = locate(name)
     modules = folder / MODULES
     return (folder / NOTES).exists() or (modules.exists() and "SpladePooling" in modules.read_text(encoding="utf-8"))
 
@@ -254,7 +253,7 @@ def _of_other_tool(folder: Path) -> CheckpointNotes:
             {**settings, "block_special_terms": "special"}, size, dict.fromkeys(SIDES, stated or positions),
             towers={"document": "", "query_weights": ""}, unrecorded=("saturation", "block_special_terms"),
         )  # fmt: skip
-    tensors = tensor_names(folder, folder) if any(folder.glob("*.safetensors")) else []
+    tensors = tensor_names(folder) if any(folder.glob("*.safetensors")) else []
     if any(name.startswith(_DEEP_IMPACT_HEAD) for name in tensors):
         _refuse(folder, "DeepImpact weighs whole words, which are no tokens of its vocabulary")
     if any(name.startswith(UNICOIL_HEAD) for name in tensors):
@@ -350,7 +349,7 @@ def _masked_lm(folder: Path) -> tuple[int, int, int | None]:
 
     That limit is ``max_seq_length`` of sentence-transformers, else the one of the tokenizer.
     """
-    config = read_config(folder, folder)
+    config = read_config(folder)
     if not isinstance(size := getattr(config, "vocab_size", None), int):
         raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
     positions = int(getattr(config, "max_position_embeddings", None) or _POSITIONS)

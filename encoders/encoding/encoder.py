@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,10 @@ class CheckpointEncoder(TextEncoder):
         top_k: int | None = None,
         batch_size: str | int | None = None,
         prompt: str = "",
-        longest_input: int | None = None,
     ) -> None:
         """``weigher`` is moved to ``device`` and ``dtype``, a key of ``DTYPES``.
 
         ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: the default of the device.
-        ``longest_input``: tokens that the model can read; ``None``: no limit.
         """
         super().__init__(tokenizer, terms, max_length, top_k, prompt)
         self.weigher = weigher.to(device).eval()
@@ -65,7 +63,7 @@ class CheckpointEncoder(TextEncoder):
             raise LearnedSparseError(f"batch size {batch_size!r}: give a number of texts (32) or of tokens (4096t)")
         self._max_tokens = int(match[1]) if match[2] else None
         self._max_texts = max(max_weights // max(len(terms), 1), 1) if match[2] else int(match[1])
-        self._device, self._longest_input = device, longest_input
+        self._device = device
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     @property
@@ -75,8 +73,8 @@ class CheckpointEncoder(TextEncoder):
         """
         screens = {name: getattr(module, "screen", None) for name, module in self.weigher.named_modules()}
         used = {name: screen.used for name, screen in screens.items() if screen and screen.used is not None}
-        longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
-        return longest | ({"screened": used} if used else {})
+        longest = longest_input(self.weigher.modules())
+        return ({} if longest is None else {"longest_input": longest}) | ({"screened": used} if used else {})
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
         """Weights of the prepared texts in order, one row each; texts of similar length share a forward pass."""
@@ -89,21 +87,25 @@ class CheckpointEncoder(TextEncoder):
             longest, count = max(int(lengths[left[0]]), 1), self._max_texts
             if self._max_tokens is not None:
                 count = min(max(self._max_tokens // longest, 1), count)
-            rows.append(self._weigh(tokens, starts[left[:count]], lengths[left[:count]], longest))
-            left = left[count:]
+            chosen, left = left[:count], left[count:]
+            width = min(-(-longest // _WIDTH) * _WIDTH, self.max_length) if self._device.type == "cpu" else longest
+            mask = np.arange(width) < lengths[chosen, None]
+            ids = np.full(mask.shape, self.tokenizer.pad_token_id or 0)
+            ids[mask] = tokens[(starts[chosen, None] + np.arange(width))[mask]]
+            inputs = (torch.from_numpy(array) for array in (ids, mask.astype(np.int64)))
+            with torch.inference_mode():
+                weights = self.weigher(*(to_device(each, self._device) for each in inputs))
+                if self.unwritable:
+                    self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
+                    weights[:, self._blocked] = 0
+                batch = to_sparse(weights, self.terms)
+            rows.append(batch if self._top_k is None else keep_top_k(batch, self._top_k))
         return SparseBatch.concatenate(rows).take(np.argsort(order))
 
     def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
-        tokenized = tokenize_texts(
-            self.tokenizer,
-            texts,
-            prompt=self._prompt,
-            truncation=True,
-            max_length=self.max_length,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )
+        ids_only = {"return_attention_mask": False, "return_token_type_ids": False}
+        options: dict[str, Any] = {"max_length": self.max_length, "truncation": True, "padding": False, **ids_only}
+        tokenized = tokenize_texts(self.tokenizer, texts, prompt=self._prompt, **options)
         return tokenized["input_ids"], tokenized.encodings or ()
 
     def _shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
@@ -115,23 +117,6 @@ class CheckpointEncoder(TextEncoder):
             parts = weigher.shares(*(to_device(each, self._device) for each in inputs))
         shares, gate = ([e for part in parts if part.gate == kind for e in part.entries()] for kind in (False, True))
         return shares, gate
-
-    def _weigh(
-        self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], longest: int
-    ) -> SparseBatch:
-        """Weights of texts with ``lengths`` tokens, at most ``longest``, from ``starts`` on in ``tokens``."""
-        width = min(-(-longest // _WIDTH) * _WIDTH, self.max_length) if self._device.type == "cpu" else longest
-        mask = np.arange(width) < lengths[:, None]
-        ids = np.full(mask.shape, self.tokenizer.pad_token_id or 0)
-        ids[mask] = tokens[(starts[:, None] + np.arange(width))[mask]]
-        inputs = (torch.from_numpy(array) for array in (ids, mask.astype(np.int64)))
-        with torch.inference_mode():
-            weights = self.weigher(*(to_device(each, self._device) for each in inputs))
-            if self.unwritable:
-                self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
-                weights[:, self._blocked] = 0
-            batch = to_sparse(weights, self.terms)
-        return batch if self._top_k is None else keep_top_k(batch, self._top_k)
 
 
 def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
@@ -146,6 +131,11 @@ def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
     counts, indices, bits = np.split(packed, [len(weights), len(weights) + len(columns)])
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return SparseBatch(indptr, indices, bits.view(np.float32), terms)
+
+
+def longest_input(modules: Iterable[Any]) -> int | None:
+    """Tokens that all towers among ``modules`` can read; None without a limit."""
+    return min((longest for each in modules if (longest := getattr(each, "longest_input", None))), default=None)
 
 
 def load_checkpoint_encoder(
@@ -176,8 +166,7 @@ def load_checkpoint_encoder(
         if size != (recorded := notes.vocabulary_size):
             raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
-    longest_input = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
-    check_sizes(name, max_length, top_k, longest_input)
+    check_sizes(name, max_length, top_k, longest_input(towers.values()))
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
@@ -188,7 +177,6 @@ def load_checkpoint_encoder(
         top_k=top_k,
         batch_size=batch_size,
         prompt=notes.prompts.get(side, ""),
-        longest_input=longest_input,
     )
     encoder.uses_expanded = side == "document" and family.uses_expanded(chosen)
     encoder.query_only_settings = family.query_only_settings

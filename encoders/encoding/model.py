@@ -69,7 +69,6 @@ def new_model(
     num_hidden_layers: int | None = None,
     seed: int = 0,
     *,
-    revision: str | None = None,
     output_bias: float = OUTPUT_BIAS,
     max_length: Mapping[str, int] | None = None,
     attention: Attention = "bidirectional",
@@ -77,13 +76,12 @@ def new_model(
 ) -> LoadedModel:
     """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``)."""
     family = architecture_named(architecture)
-    parsed = parse(family.settings, settings, f"settings of {architecture}")
+    parsed, folder = parse(family.settings, settings, f"settings of {architecture}"), locate(backbone)
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
         towers = {
             name: family.tower(parsed, name).from_backbone(
-                backbone,
-                revision=revision,
+                folder,
                 num_hidden_layers=num_hidden_layers,
                 output_bias=output_bias,
                 attention=attention,
@@ -91,7 +89,7 @@ def new_model(
             )
             for name in family.tower_names(parsed)
         }
-    tokenizer = load_tokenizer(locate(backbone, revision))
+    tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:  # of decoder LMs
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.is_fast and (marked := with_word_marks(tokenizer.backend_tokenizer)):
@@ -139,21 +137,14 @@ def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
 
 
 def load_checkpoint(
-    name: str | Path,
-    *,
-    architecture: str | None = None,
-    revision: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    name: str | Path, *, revision: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> LoadedModel:
     """The model in a checkpoint folder or Hub repository, ours or one of another tool.
 
-    A checkpoint of another architecture than ``architecture`` is an error. ``settings`` are changes that the checkpoint
-    allows.
+    ``settings`` are changes that the checkpoint allows.
     """
     folder = locate(name, revision)
     notes = read_notes(folder)
-    if architecture is not None and architecture != notes.architecture:
-        raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
     settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
     chosen, changed = family.changed(notes.settings, settings, str(name), notes.unrecorded)

@@ -63,12 +63,46 @@ class TextEncoder(Encoder):
         return word_spans(self._untruncated, texts)
 
     def explain(self, text: str) -> Reading:
-        """Tokens and weights of ``text``, and the contribution of each token to each weight."""
+        """Tokens and weights of ``text``, and the contribution of each token to each weight.
+
+        Tokens of the prompt, which comes before the text, have the span (0, 0), as special tokens have.
+        """
         batch, (sequences, encodings) = self.encode([text]), self._tokenize([text])
         if not encodings:
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
-        shares, gate = self._shares(sequences[0], batch.indices)
-        return make_reading(encodings[0], batch, shares, gate, self._prompt)
+        encoding, (ids,), terms = encodings[0], sequences, self.terms
+        shares_of, gate_of = map(_by_dimension, self._shares(ids, batch.indices))
+        shift = {None: 0, 0: len(self._prompt), 1: 0}  # by sequence: special tokens, text, expansion
+        columns = (encoding.tokens, encoding.offsets, encoding.sequence_ids, encoding.word_ids)
+        tokens = tuple(
+            Token(
+                token,
+                max(start - shift[sequence], 0),
+                max(end - shift[sequence], 0),
+                sequence,
+                None if sequence is None else word,
+            )
+            for token, (start, end), sequence, word in zip(*columns, strict=True)
+        )
+        weights = dict(zip(batch.indices.tolist(), batch.values.tolist(), strict=True))
+        ordered = sorted(weights, key=lambda number: (-weights[number], terms[number]))
+        return Reading(
+            tokens=tokens,
+            truncated=bool(encoding.overflowing),
+            spelled=any(id < len(terms) and terms[id] == token.text for id, token in zip(ids, tokens, strict=True)),
+            weights={terms[number]: weights[number] for number in ordered},
+            sources={
+                terms[number]: Sources(
+                    shares=shares_of.get(number, ()),
+                    gate=gate_of.get(number, ()),
+                    # the sigmoid of the sum of the logits
+                    probability=(1 + math.tanh(sum(share.weight for share in gate_of[number]) / 2)) / 2
+                    if number in gate_of
+                    else None,
+                )
+                for number in ordered
+            },
+        )
 
     @functools.cached_property
     def _untruncated(self) -> Tokenizer | None:
@@ -92,51 +126,6 @@ def keep_top_k(batch: SparseBatch, k: int) -> SparseBatch:
     kept = np.sort(order[rank < k])
     indptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, k))]).astype(np.int64)
     return SparseBatch(indptr, batch.indices[kept], batch.values[kept], batch.terms)
-
-
-def make_reading(
-    encoding: Any, batch: SparseBatch, shares: Iterable[Entry], gate: Iterable[Entry] = (), prompt: str = ""
-) -> Reading:
-    """The explanation of the only row of ``batch``; ``encoding`` is an ``Encoding`` of the package tokenizers.
-
-    ``shares`` and ``gate`` may be in any order. Weights are in descending order. Tokens of ``prompt``, which comes
-    before the text, have the span (0, 0), as special tokens have.
-    """
-    shift = {None: 0, 0: len(prompt), 1: 0}  # by sequence: special tokens, text, expansion
-    columns = (encoding.tokens, encoding.offsets, encoding.sequence_ids, encoding.word_ids)
-    tokens = tuple(
-        Token(
-            text,
-            max(start - shift[sequence], 0),
-            max(end - shift[sequence], 0),
-            sequence,
-            None if sequence is None else word,
-        )
-        for text, (start, end), sequence, word in zip(*columns, strict=True)
-    )
-    terms, shares_of, gate_of = batch.terms, _by_dimension(shares), _by_dimension(gate)
-    weights = sorted(
-        zip(batch.indices.tolist(), batch.values.tolist(), strict=True), key=lambda pair: (-pair[1], terms[pair[0]])
-    )
-    return Reading(
-        tokens=tokens,
-        truncated=bool(encoding.overflowing),
-        spelled=any(
-            id < len(terms) and terms[id] == token.text for id, token in zip(encoding.ids, tokens, strict=True)
-        ),
-        weights={terms[number]: weight for number, weight in weights},
-        sources={
-            terms[number]: Sources(
-                shares=shares_of.get(number, ()),
-                gate=gate_of.get(number, ()),
-                # the sigmoid of the sum of the logits
-                probability=(1 + math.tanh(sum(share.weight for share in gate_of[number]) / 2)) / 2
-                if number in gate_of
-                else None,
-            )
-            for number, _ in weights
-        },
-    )
 
 
 def _by_dimension(entries: Iterable[Entry]) -> dict[int, tuple[Share, ...]]:

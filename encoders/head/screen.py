@@ -47,15 +47,13 @@ class Screen:
     decoder is rounded again after each update.
     """
 
-    def __init__(self) -> None:
-        self.used: bool | None = None
-        """Whether terms are screened; None until it is known."""
-        self._calls = 0
-        self._exact: bool | None = None
-        self._weight = self._bias = torch.empty(0)
-        self._version = 0
-        self._rounded: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
-        """Factors of the dimensions, limits of the terms, the longest row, and the decoder in int8."""
+    used: bool | None = None
+    """Whether terms are screened; None until it is known."""
+    _calls = _version = 0
+    _exact: bool | None = None
+    _weight = _bias = torch.empty(0)
+    _rounded: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+    """Factors of the dimensions, limits of the terms, the longest row, and the decoder in int8."""
 
     def pool(self, scores: TiledScores, pooling: Pooling, *, log: bool, entries: bool = False) -> tuple[Tensor, ...]:
         """``scores.max`` or ``scores.sum`` (``pooling``) with ReLU; ``entries``: for a model that learns, max only."""

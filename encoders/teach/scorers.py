@@ -54,7 +54,7 @@ class CrossEncoder:
         folder, torch_device = locate(name, revision), choose_device(device)
         if (folder / NOTES).exists():
             raise LearnedSparseError(f"{name}: is a checkpoint of this package; --checkpoint takes it")
-        tensor_names(folder, name)
+        tensor_names(folder)
         data_type = choose_dtype(dtype, torch_device)
         with quiet():
             try:

@@ -70,7 +70,7 @@ class Shape:
 
 def minilm(folder: Path) -> None:
     """all-MiniLM-L6-v2 (6 layers, hidden size 384) with a head tied to its embeddings."""
-    LanguageModel.from_backbone("minilm").save(folder)
+    LanguageModel.from_backbone(locate("minilm")).save(folder)
     load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 

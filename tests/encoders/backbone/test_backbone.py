@@ -47,13 +47,6 @@ def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
         LanguageModel.from_backbone(folder, num_hidden_layers=3)
 
 
-def test_no_head_for_a_model_without_masked_lm(tmp_path: Path) -> None:
-    config = transformers.T5Config(vocab_size=30, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
-    transformers.T5Model(config).save_pretrained(tmp_path)
-    with pytest.raises(LearnedSparseError, match="not a masked-LM"):
-        LanguageModel.from_backbone(tmp_path)
-
-
 @pytest.fixture
 def minilm() -> Path:
     return locate("minilm")
@@ -63,7 +56,7 @@ def test_untrained_minilm_matches_words_and_their_neighbours(minilm: Path) -> No
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
     text = "hives are caused by allergic reactions and can be a sign of pregnancy"
     inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
-    tower = LanguageModel.from_backbone("minilm", num_hidden_layers=5).eval()
+    tower = LanguageModel.from_backbone(minilm, num_hidden_layers=5).eval()
     with torch.no_grad():
         weights = pool(
             tower(**inputs), inputs["attention_mask"], tower.decoder_weight, tower.decoder_bias, pooling="max"

@@ -1,7 +1,8 @@
-"""Backbones whose parts differ from BERT's: decoders without bias, heads without bias, decoder LMs, adapters."""
+"""Groups of similar length, and backbones whose parts differ from BERT's: no biases, decoder LMs, adapters, pickles."""
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
+from encoders.backbone import pretrained
 from encoders.backbone.inference import prepare_network
 from encoders.backbone.lora import Lora, add_lora
 from encoders.backbone.pretrained import Attention
@@ -128,3 +131,42 @@ def test_adapters_are_trained_and_merged_when_saved(decoder: Path, tmp_path: Pat
     loaded = LanguageModel.load(tmp_path / "saved")
     torch.testing.assert_close(states(loaded), states(tower), rtol=1e-4, atol=1e-4)
     assert not any("lora" in name for name, _ in loaded.named_parameters())
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_texts_of_a_training_step_run_in_groups_of_similar_length(
+    side: str, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [*range(1, 30), 0]
+    mask = torch.tensor([[1] * length + [0] * (32 - length) for length in lengths])
+    mask = mask if side == "right" else mask.flip(1)
+    inputs = torch.randint(5, 40, mask.shape, generator=torch.Generator().manual_seed(0)), mask
+    tower = LanguageModel.load(tiny_bert).eval().double()
+    sizes: list[tuple[int, int]] = []
+    tower.model.register_forward_pre_hook(
+        lambda *call: sizes.append(tuple(call[2]["input_ids"].shape)), with_kwargs=True
+    )
+
+    def states_and_gradients() -> list[torch.Tensor]:
+        states = tower(*inputs)
+        assert states.shape[:2] == mask.shape
+        tower.zero_grad()
+        loss = (states * mask[:, :, None]).square().sum()
+        loss.backward()
+        gradients = [each.grad for each in tower.parameters() if each.grad is not None]
+        return [states.detach()[mask.bool()], *gradients]
+
+    grouped = states_and_gradients()
+    assert sizes == ([(15, 14), (15, 29)] if side == "right" else [(30, 32)])
+    monkeypatch.setattr(pretrained, "_GROUP", 100)
+    sizes.clear()
+    together = states_and_gradients()
+    assert sizes == [(30, 32)]
+    torch.testing.assert_close(grouped, together)
+
+
+def test_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
+    shutil.copy(tiny_bert / "config.json", tmp_path)
+    torch.save(load_file(tiny_bert / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    expected, tower = LanguageModel.load(tiny_bert), LanguageModel.load(tmp_path)
+    torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)

@@ -36,16 +36,6 @@ def modules(folder: Path, *types: str, paths: tuple[str, ...] = ("", "1_SpladePo
     (folder / "1_SpladePooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": None, **pooling}))
 
 
-def test_the_recorded_pooling_is_read(folder: Path) -> None:
-    assert read_notes(folder).settings == {"pooling": "max"}
-    modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", pooling_strategy="sum", activation_function="relu")
-    assert read_notes(folder).settings == {"pooling": "sum"}
-    modules(folder, "x.Transformer", f"{NEW}SpladePooling")
-    assert read_notes(folder).settings == {"pooling": "max"}
-    description = load_encoder(str(folder), "document", settings={"pooling": "sum"}, dtype="fp32").description
-    assert description["settings"]["pooling"] == "sum"
-
-
 def test_prompts_come_before_texts_as_in_sentence_transformers(folder: Path) -> None:
     modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", pooling_strategy="max")
     settings = {"model_type": "SparseEncoder", "similarity_fn_name": "dot"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from tokenizers import Tokenizer
 
 from encoders.checkpoints.notes import NOTES, BagNotes, read_notes
 from encoders.checkpoints.tokenizer import TOKENIZER, Vocabulary
-from encoders.encoding import loading
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import BagOfWordsEncoder, load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
@@ -49,20 +47,21 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, Path]:
-    """Checkpoint folders."""
+    """Checkpoint folders, each with one without bags beside it."""
     folders = {}
     for name, (architecture, settings) in CASES.items():
         folders[name] = tmp_path_factory.mktemp("bags") / name
         save_checkpoint(folders[name], new_model(architecture, settings, str(tiny_bert)))
+        older = Path(shutil.copytree(folders[name], folders[name].with_name("older")))
+        content = read_record(older / NOTES)
+        del content["bags"]
+        write_record(older / NOTES, content)
     return folders
 
 
 def both(folder: Path, **options: Any) -> tuple[BagOfWordsEncoder, CheckpointEncoder]:
-    """The query side by both encoders."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(loading, "read_notes", lambda folder: replace(read_notes(folder), bags={}))
-        plain = load_encoder(str(folder), "query", **options)
-    bag = load_encoder(str(folder), "query", **options)
+    """The query side by both encoders; a checkpoint of an early version has no bags."""
+    bag, plain = (load_encoder(str(path), "query", **options) for path in (folder, folder.with_name("older")))
     assert isinstance(bag, BagOfWordsEncoder)
     assert isinstance(plain, CheckpointEncoder)
     return bag, plain
@@ -181,14 +180,3 @@ def test_bag_notes_are_omitted_if_the_tokenizers_could_differ(tiny_bert: Path, t
     model.tokenizer.add_tokens(["zeppelin"])
     with pytest.raises(LearnedSparseError, match="the token 'zeppelin' with id 171, the model only 171 dimensions"):
         save_checkpoint(tmp_path / "more", model)
-
-
-def test_older_checkpoints_have_no_bags(saved: dict[str, Path], tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(saved["all"], tmp_path / "older"))
-    content = read_record(folder / NOTES)
-    del content["bags"]
-    write_record(folder / NOTES, content)
-    older, newer = load_encoder(str(folder), "query"), load_encoder(str(saved["all"]), "query")
-    assert isinstance(older, CheckpointEncoder)
-    assert older.description == newer.description
-    assert_equal(older.encode(ALL_TEXTS), newer.encode(ALL_TEXTS))

@@ -25,7 +25,7 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.search.query_encoder import QueryEncoder
-from tests.tiny_models import TEXTS
+from tests.tiny_models import TEXTS, VOCABULARY
 
 MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 
@@ -154,18 +154,6 @@ def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
     assert tokenizer_sha256(tokenizer) != before
 
 
-class _Always(torch.nn.Module):
-    """Gives weight 1 to every dimension."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[int] = []
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        self.seen.append(len(input_ids))
-        return torch.ones(len(input_ids), 4)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -239,20 +227,35 @@ def test_widths_of_batches_on_a_cpu(tiny_bert: Path) -> None:
     assert widths == [20, 16, 8]
 
 
-def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Larger batches of short texts with half a million dimensions would take gigabytes."""
-    monkeypatch.setattr("encoders.encoding.encoder._MAX_WEIGHTS", 9)
-    weigher, tokenizer = _Always(), load_encoder(str(tiny_bert), "document").tokenizer
-    encoder = CheckpointEncoder(weigher, tokenizer, "abcd", max_length=8, device=torch.device("cpu"), dtype="fp32")
-    encoder.encode(["a"] * 5)
-    assert weigher.seen == [2, 2, 1]  # two texts of four weights
-
-
-def test_the_default_batch_size_depends_on_the_device(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
+def test_sizes_of_batches(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default depends on the device; batches of short texts with half a million dimensions would take gigabytes."""
     monkeypatch.setitem(encoder_module._BATCH_SIZES, "cpu", "20t")
-    for batch_size in (None, "40t"):
+
+    def sizes(batch_size: str | None) -> list[int]:
+        sizes: list[int] = []
         encoder: Any = load_encoder(str(tiny_bert), "document", batch_size=batch_size)
         encoder.weigher.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
         encoder.encode(["wing lift drag"] * 8)  # five tokens each
-    assert sizes == [4, 4, 8]
+        return sizes
+
+    assert sizes(None) == [4, 4]
+    assert sizes("40t") == [8]
+    monkeypatch.setattr(encoder_module, "_MAX_WEIGHTS", 3 * len(VOCABULARY))
+    assert sizes("40t") == [3, 3, 2]
+
+
+def test_all_options_are_passed_on(saved: dict[str, str]) -> None:
+    expected = {"dtype": "fp32", "max_length": 7, "top_k": 3}
+    cases: tuple[tuple[Side, str], ...] = (("document", "fp32"), ("query", "bf16"))  # a bag of words ignores the latter
+    for side, dtype in cases:
+        encoder = load_encoder(saved["tf"], side, device="cpu", dtype=dtype, max_length=7, top_k=3, batch_size=2)
+        assert {key: encoder.description[key] for key in expected} == expected
+        assert np.diff(encoder.encode(TEXTS).indptr).max() == 3
+
+
+def test_errors_name_the_model(saved: dict[str, str]) -> None:
+    for side in SIDES:
+        with pytest.raises(LearnedSparseError, match=rf"^mine \({side}\): max length 1;"):
+            load_encoder(saved["tf"], side, model="mine", max_length=1)
+    with pytest.raises(LearnedSparseError, match="no such folder"):
+        load_encoder("./nowhere", "query")

@@ -53,8 +53,8 @@ class TermGate(Tower):
         return gate
 
     @classmethod
-    def from_backbone(cls, name, *, revision=None, **_):
-        return cls(pretrained_config(name, revision)[1].vocab_size)
+    def from_backbone(cls, folder, **_):
+        return cls(pretrained_config(folder).vocab_size)
 
 
 class GatedSplade(nn.Module):
