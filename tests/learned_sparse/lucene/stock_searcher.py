@@ -27,7 +27,7 @@ def index_collection(
 ) -> None:
     """Index the files below ``source`` with Anserini, in a process of Java."""
     java = find_java()
-    program = [java.home / "bin" / "java", *jvm_options(java), "-cp", anserini_jar()]
+    program: list[str | Path] = [java.home / "bin" / "java", *jvm_options(java), "-cp", anserini_jar()]
     words = f"-collection {kind} -threads {threads} -optimize -generator DefaultLuceneDocumentGenerator".split()
     command = [*program, "io.anserini.index.IndexCollection", *words, "-input", source, "-index", index, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
