@@ -62,11 +62,6 @@ class VectorFiles:
     manifests: tuple[Manifest, ...] = ()
     scoring: str = "impact"
 
-    @property
-    def totals(self) -> dict[str, int]:
-        """Counts of ``IndexContents`` that an index of these files has."""
-        return {"documents": self.documents, "distinct_ids": self.documents, "postings": self.postings}
-
 
 def open_vectors(vectors: VectorFiles | str | Path | Sequence[Path]) -> VectorFiles:
     """``encoded_files`` if the folders (or the one folder) have manifests, else ``plain_files``."""
@@ -131,8 +126,9 @@ def build_index(
         for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
             if statistics.is_file():  # of BM25, to explain documents
                 shutil.copyfile(statistics, folder / STATISTICS)
-        expected = vectors.totals | {"total_impacts": total}
-        return _save_note(index, folder, IndexNote(vectors.scoring, vectors.manifests, {}), expected)
+        expected = {"documents": vectors.documents, "distinct_ids": vectors.documents, "postings": vectors.postings}
+        note = IndexNote(vectors.scoring, vectors.manifests, {})
+        return _save_note(index, folder, note, {**expected, "total_impacts": total})
 
 
 def build_bm25_index(
@@ -332,8 +328,8 @@ def check_index(vectors: VectorFiles, index: Path, sample: int) -> tuple[str, li
     index, so that postings that are only in the index are found too.
     """
     expected = _sampled_vectors(vectors, sample)
-    totals = differing_totals(vectors.totals, read_contents(index))
-    wrong = [*totals, *compare(expected, postings_of(index, expected))]
+    totals = {"documents": vectors.documents, "distinct_ids": vectors.documents, "postings": vectors.postings}
+    wrong = [*differing_totals(totals, read_contents(index)), *compare(expected, postings_of(index, expected))]
     compared = f"{len(expected):,} documents, {sum(map(len, expected.values())):,} postings compared"
     return f"{compared}: {len(wrong):,} differences", wrong
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -95,8 +95,11 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
             choice = _adopt_running_jvm(jar)
         else:
             choice = find_java()
+            options = jvm_options(choice, heap)
+            if heap or any(map(os.environ.get, _USER_VARIABLES)):
+                _try_options(choice, options, heap)
             jnius_config.add_classpath(str(jar), str(_CLASSES))
-            jnius_config.add_options(*_checked_options(choice, heap))
+            jnius_config.add_options(*options)
             os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
             # Python uses UTF-8 for paths under LC_ALL=C (PEP 540); Java would use ASCII and refuse other paths.
             if sys.flags.utf8_mode and os.environ.get("LC_ALL") in {"C", "POSIX"}:
@@ -160,19 +163,16 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     return [*options, *os.environ.get(OPTIONS_VARIABLE, "").split(), "-Dfile.encoding=UTF-8"]
 
 
-def _checked_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
-    """``jvm_options``, tried in a child process if the user gave any.
+def _try_options(choice: JavaChoice, options: Sequence[str], heap: str | None) -> None:
+    """Raise if Java refuses the options in a child process.
 
     Inside this process, Java prints its own message about a wrong option and ends the process.
     """
-    options = jvm_options(choice, heap)
-    if heap or any(map(os.environ.get, _USER_VARIABLES)):
-        command = [str(choice.home / "bin" / "java"), *options, "-version"]
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-        if done.returncode:
-            lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Picked up")]
-            raise _does_not_start(": ".join(lines[:2]), heap)
-    return options
+    command = [str(choice.home / "bin" / "java"), *options, "-version"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Picked up")]
+        raise _does_not_start(": ".join(lines[:2]), heap)
 
 
 def _does_not_start(reason: str, heap: str | None) -> LearnedSparseError:

@@ -27,14 +27,8 @@ def index_collection(
 ) -> None:
     """Index the files below ``source`` with Anserini, in a process of Java."""
     java = find_java()
-    command = [
-        str(java.home / "bin" / "java"),
-        *jvm_options(java),
-        "-cp",
-        str(anserini_jar()),
-        "io.anserini.index.IndexCollection",
-    ]
-    command += ["-collection", kind, "-input", str(source), "-index", str(index), "-threads", str(threads), "-optimize"]
-    command += ["-generator", "DefaultLuceneDocumentGenerator", *options]
+    program: list[str | Path] = [java.home / "bin" / "java", *jvm_options(java), "-cp", anserini_jar()]
+    words = f"-collection {kind} -threads {threads} -optimize -generator DefaultLuceneDocumentGenerator".split()
+    command = [*program, "io.anserini.index.IndexCollection", *words, "-input", source, "-index", index, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Indexing Complete!" in done.stdout, done.stdout + done.stderr
