@@ -6,7 +6,7 @@ import pytest
 
 from eval.tables import Cell, Column, Strong, format_table
 
-COLUMNS = ["run", "R@100", Column("FLOPS", digits=2), Column("terms", digits=1)]
+COLUMNS: list[Column | str] = ["run", "R@100", Column("FLOPS", digits=2), Column("terms", digits=1)]
 ROWS: list[list[Cell]] = [
     ["bm25|flat", 0.78441, None, 41],
     [Strong("splade"), 0.83912, 1.004, 92.46],
