@@ -172,7 +172,6 @@ def _parser() -> argparse.ArgumentParser:
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
-_HALF = "with half of all postings"
 _QUANTILES = {"minimum": 0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "maximum": 1}
 _CHART_RANKS = 120  # points of each line of the frequency chart
 
@@ -209,14 +208,8 @@ def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
         used.append([kind, counts.texts, counts.postings / max(1, counts.texts), len(frequencies), once, half])
         found = np.quantile(counts.lengths, list(_QUANTILES.values())).tolist()
         lengths.append([kind, float(counts.lengths.mean()), *found, int((counts.lengths == 0).sum())])
-    columns: list[Column | str] = [
-        "texts",
-        "number",
-        Column("active per text", 1),
-        "dimensions in use",
-        "in one text only",
-        _HALF,
-    ]
+    columns: list[Column | str] = ["texts", "number", Column("active per text", 1), "dimensions in use"]
+    columns += ["in one text only", "with half of all postings"]
     remarks = []
     if "queries" in kinds:
         unqueried = kinds["documents"].document_frequency.keys() - kinds["queries"].document_frequency.keys()
@@ -261,12 +254,8 @@ def stop_sections(documents: TermCounts, queries: TermCounts | None, limit: floa
             f"gives {equal:.4f}."
         )
     remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
-    headings: list[Column | str] = [
-        "in more than",
-        "dimensions",
-        Column("% of the postings", 1),
-        Column("% of the FLOPS", 1),
-    ]
+    headings: list[Column | str] = ["in more than", "dimensions"]
+    headings += [Column("% of the postings", 1), Column("% of the FLOPS", 1)]
     columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
     title = f"Stop-dimensions: {stop:,} in more than {limit:.0%} of the documents"
     return [Section("Stop-dimensions by share", [remark], headings, cuts), Section(title, remarks, columns, rows)]

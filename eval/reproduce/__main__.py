@@ -15,7 +15,7 @@ from eval.reproduce.leaderboard.results import RESULTS, VALUES, Cells, exit_stat
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.rehearsal import rehearsal, stopped_and_resumed
-from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, in_this_process, only_one
+from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, in_this_process
 from eval.reproduce.steps import Step, other_versions, status_of
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
@@ -94,7 +94,7 @@ def _reproduce(
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
     kept = kept_cells(whole, output) if options.keep else {}
-    plan = plan.without(kept)
+    plan = dataclasses.replace(plan, cells=tuple(one for one in plan.cells if (one.row, one.column) not in kept))
     if options.dry_run:
         _print_steps(plan, [pair for pair in kept if pair in chosen])
         return 0
@@ -116,7 +116,7 @@ def _reproduce(
 def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapping[Step, str]:
     """Run the steps that are not done; returns the errors of those that failed."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(only_one())
+        stack.enter_context(locked(home() / "reproduce"))  # against other runners
         if options.rehearse or options.in_process:
             jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
         elif engine is None:

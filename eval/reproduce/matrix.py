@@ -249,7 +249,7 @@ class Matrix:
 
     title: str
     columns: dict[str, Column]
-    rows: dict[str, Row]
+    rows: Mapping[str, Row]
     about: str = ""
     averages: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Further columns: unweighted means over columns, or over earlier averages."""

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -108,10 +108,6 @@ class Plan:
     def steps(self) -> tuple[Step, ...]:
         """The steps of all cells in order, each once."""
         return tuple(ordered(step for cell in self.cells for step in cell.steps))
-
-    def without(self, pairs: Container[tuple[str, str]]) -> Plan:
-        """The plan of the cells whose row and column are not in ``pairs``."""
-        return dataclasses.replace(self, cells=tuple(c for c in self.cells if (c.row, c.column) not in pairs))
 
 
 def make_plan(
@@ -407,7 +403,7 @@ class Builder:
         else:
             stem, flag = slug(name) if self.matrix.plain_names else f"{BM25}-expanded", []
             documents = self.rewritten("expand", stem, on, _filled(row.expanded, on))
-            words: list[str | Path] = ["learned_sparse.index", "--bm25", "--input", documents.writes[0]]
+            words = ["learned_sparse.index", "--bm25", "--input", str(documents.writes[0])]
             at, size = f"indexes/{on.name}/*", documents.disk_bytes
             index = self.make("index-bm25", stem, at, words, documents, disk_bytes=size)
         options = ["--index", str(index.writes[0]), *row.bm25_words]
@@ -428,8 +424,7 @@ class Builder:
 
     def rewritten(self, action: str, stem: str, on: Target, file: Path) -> Step:
         """Write the texts or new terms of each document with its predicted queries, of which ``file`` has all."""
-        words: list[str | Path] = [PREPARE, action, "--collection", on.documents_of, "--expanded", file]
-        words += self._bad_lines()
+        words = [PREPARE, action, "--collection", on.documents_of, "--expanded", str(file), *self._bad_lines()]
         at, size = f"expanded/{on.name}/*", on.size * TEXT_BYTES
         return self.make("prepare", stem, at, words, file, *on.documents, disk_bytes=size)
 
@@ -544,7 +539,7 @@ class Builder:
         words += [word for argument in data for word in ("--data", argument)]
         words += [word for change in changes for word in ("--set", change)]
         folder = folder_name(name, seed) if matrix.plain_names else stem
-        made_of: tuple[Made, ...] = (*made, *_training_files(recipe, made), {"recipe": stated(recipe)})
+        made_of: list[Made] = [*made, *_training_files(recipe, made), {"recipe": stated(recipe)}]
         step = self.make("train", folder, "checkpoints/*", words, *made_of, disk_bytes=_TRAINING_BYTES)
         return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem=stem, recipe=recipe)
 

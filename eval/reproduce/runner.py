@@ -19,7 +19,7 @@ from typing import TextIO
 
 from eval.reproduce.steps import Kind, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home, locked
+from learned_sparse.core.files import home
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.ray import Tasks, command_of
 
@@ -180,11 +180,6 @@ def in_this_process(step: Step) -> str | None:
             traceback.print_exc()
             return f"{step.command}\n{type(error).__name__}: {error}; details in {log_of(step)}"
     return _failure(step, status)
-
-
-def only_one() -> contextlib.AbstractContextManager[bool]:
-    """Lock the home folder against other runners."""
-    return locked(home() / "reproduce")
 
 
 def check_disk_space(steps: Sequence[Step]) -> str:

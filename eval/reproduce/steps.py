@@ -205,15 +205,9 @@ def provenance() -> dict[str, Any]:
     files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     gpus = [name for file in files for name in _values(file, "Model")]
     known = {**versions(), "pyserini": importlib.metadata.version("pyserini")}
-    return {
-        "commit": _commit(), "versions": known, "host": platform.node(), "processor": processor(), "gpus": gpus,
-    }  # fmt: skip
-
-
-def processor() -> str:
-    """Name of the processor as the operating system reports it."""
-    names = _values(Path("/proc/cpuinfo"), "model name")
-    return (names[0] if names else "") or platform.processor() or platform.machine()
+    names = [*_values(Path("/proc/cpuinfo"), "model name")[:1], platform.processor(), platform.machine()]
+    processor = next(filter(None, names))
+    return {"commit": _commit(), "versions": known, "host": platform.node(), "processor": processor, "gpus": gpus}
 
 
 def run_words(step: Step) -> list[str]:

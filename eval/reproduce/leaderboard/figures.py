@@ -38,10 +38,7 @@ class _Mark:
 
 def figure_names(results: Results) -> list[str]:
     """The files that ``figures`` draws: none without a score or matplotlib, no trade-off without costs."""
-    if not find_spec("matplotlib"):
-        _logger.warning("no figures without matplotlib; pip install 'learned-sparse[report]', then --report")
-        return []
-    column = results.measured()
+    column = results.measured() if find_spec("matplotlib") else None
     return [] if column is None else [SCORES, TRADEOFF] if _COST in results.quantities(column) else [SCORES]
 
 
@@ -49,6 +46,8 @@ def figures(results: Results) -> dict[str, str]:
     """``{file: SVG}``."""
     column, names = results.measured(), figure_names(results)
     if column is None or not names:
+        if column:
+            _logger.warning("no figures without matplotlib; pip install 'learned-sparse[report]', then --report")
         return {}
     measure = results.quantities(column)[0]
     marks = [mark for row in results.content["rows"] if (mark := _mark(results, row, column, measure))]

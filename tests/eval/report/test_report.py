@@ -94,6 +94,15 @@ def test_figures_have_every_point_once_in_one_panel() -> None:
     assert figures(Results(content={**results.content, "columns": []})) == {}
 
 
+def test_without_matplotlib_only_the_figures_are_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("eval.reproduce.leaderboard.figures.find_spec", lambda _: None)
+    assert figures(made_up()) == {}
+    assert "no figures without matplotlib" in caplog.text
+    assert "![" not in markdown(made_up())
+
+
 def test_hostile_names_stay_text() -> None:
     """``tests/reliability/test_pages.py`` has more of them."""
     results = made_up(*HOSTILE)

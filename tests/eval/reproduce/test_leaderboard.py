@@ -106,10 +106,10 @@ def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.M
 def test_provenance_is_that_of_the_time_when_a_step_ran(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps_module, "processor", lambda: "processor of the run")
+    monkeypatch.setattr(steps_module, "_values", lambda _, key: ["processor of the run"] * (key == "model name"))
     monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "1"})
     cells = [cell("BM25", BM25)]
-    monkeypatch.setattr(steps_module, "processor", lambda: "processor of the report")
+    monkeypatch.setattr(steps_module, "_values", lambda _, key: ["processor of the report"] * (key == "model name"))
     monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "2"})
     cells.append(cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"))
     matrix = dataclasses.replace(MATRIX, rows={"BM25": Row(bm25="text")}, claims=())
