@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import encoders.encoding.loading
-from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.encoder import Encoder, Word
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 
@@ -43,6 +44,13 @@ class FakeEncoder(Encoder):
         rows, columns = np.nonzero(table)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))]).astype(np.int64)
         return SparseBatch(indptr, columns.astype(np.int32), table[rows, columns], self.terms)
+
+
+class WordEncoder(FakeEncoder):
+    """A fake encoder that reports its words, each of one token."""
+
+    def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
+        return [[(word.start(), word.end(), 1) for word in re.finditer(r"\S+", text)] for text in texts]
 
 
 def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
