@@ -86,6 +86,9 @@ def _reproduce(
     """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``."""
     rows = _chosen_rows(matrix, options)
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
+    if options.check_data:
+        print(*(lines := list(data_lines(plan))), sep="\n")
+        return int(any(line.startswith("missing") for line in lines))
     if options.display_commands:
         for cell in plan.cells:
             seed = "" if cell.seed is None else f", seed {cell.seed}"
@@ -244,6 +247,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--keep", action="store_true", help=kept)
     add("--drop", action="store_true", help="lose cells that the results have and this run would not measure or keep")
     add("--dry-run", action="store_true", help="print the steps, whether they are done, and missing files")
+    add("--check-data", action="store_true", help="list the files that must be placed by hand, with their sources")
     add("--display-commands", action="store_true", help="print the commands of each cell")
     add("--rehearse", action="store_true", help="run every step on made-up texts with random models")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
