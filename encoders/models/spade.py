@@ -113,9 +113,15 @@ class TermPruning(nn.Module):
         """Which terms may have weight, ``(vocabulary,)`` of bool: the allowed ones with a share of at most gamma."""
         return self._allowed & (self._shares <= self._gamma)
 
-    def update(self, shares: Tensor, gamma: float) -> int:
-        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms."""
+    def update(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
+        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms.
+
+        ``cumulative``: terms that are pruned keep their share where the new one is smaller, and so stay pruned.
+        """
+        before = self._shares * (self._shares > self._gamma)
         self._shares.copy_((shares.cpu().double() * _MILLION).round().long())
+        if cumulative:
+            self._shares.copy_(torch.maximum(self._shares, before))
         self._gamma.fill_(_millionths(gamma))
         return int((self._shares > self._gamma).sum())
 

@@ -43,9 +43,8 @@ class RankingObjective(Objective):
         """The ranking loss of each query, and the losses of its distillation."""
         queries, positives, negatives = (outputs[name] for name in ("queries", "positives", "negatives"))
         losses: dict[str, Tensor] = {}
-        if self._rank.weight:
-            ranking = rank_losses(self._rank, queries, positives, negatives, labels.known)
-            losses["rank_loss"] = self._rank.weight * ranking
+        if self._rank.loss != "none":
+            losses["rank_loss"] = rank_losses(self._rank, queries, positives, negatives, labels.known)
         if self._distillation is not None:
             if labels.scores is None:
                 raise LearnedSparseError("distillation: the examples have no teacher's scores; give their sources some")

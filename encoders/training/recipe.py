@@ -112,8 +112,7 @@ class Negatives(NegativeSource):
 class Rank:
     """The ranking loss."""
 
-    loss: Literal["pairwise", "in_batch", "hinge"] = "in_batch"
-    weight: float = 1.0  # of this loss beside ``distillation``; 0: distillation alone
+    loss: Literal["pairwise", "in_batch", "hinge", "none"] = "in_batch"  # none: ``distillation`` alone
     others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
     negatives_from: int | None = None  # in_batch, hinge: queries that share their documents as negatives; None: all
     score_scale: float = 1.0  # factor of dot products in the loss; both papers: 1
@@ -203,6 +202,7 @@ class Pruning:
 
     gamma: tuple[float, ...] = (0.7,)  # after the first window, the second ...; the last one stays (the paper's: 0.7)
     window: int  # steps
+    cumulative: bool = False  # a pruned term stays pruned, as in the published code
 
     def __post_init__(self) -> None:
         if self.window < 1 or not self.gamma or not all(0 < gamma <= 1 for gamma in self.gamma):
@@ -279,8 +279,8 @@ class Stage:
             return "'cotraining' excludes 'component'; leave it out"
         if hard_negatives == 0 and (rank.loss == "pairwise" or self.distillation):
             return "the pairwise loss and distillation need hard negatives; set negatives: per_query"
-        if rank.weight < 0 or (rank.weight == 0 and self.distillation is None):
-            return f"rank: weight {rank.weight:g}; without distillation it is above 0"
+        if rank.loss == "none" and self.distillation is None:
+            return "rank: 'loss: none' needs distillation"
         if group is not None and (group < 1 or self.batch_size % group):
             return f"rank: negatives_from {group} must divide batch_size {self.batch_size}"
         if (group or self.batch_size) == 1 and (hard_negatives == 0 or rank.loss == "hinge"):

@@ -121,7 +121,7 @@ class Pruner:
         documents = self._total(torch.tensor(self._documents, device=self._counts.device))
         shares = self._total(self._counts).cpu().double() / documents.cpu()  # Apple GPUs have no float64
         self._counts, self._documents = None, 0
-        pruned = self._document.pruning.update(shares, gamma)
+        pruned = self._document.pruning.update(shares, gamma, cumulative=self._settings.cumulative)
         return {"gamma": gamma, "pruned_terms": float(pruned)}, windows == 1 or gamma < self._gamma(windows - 1)
 
     def _gamma(self, windows: int) -> float:

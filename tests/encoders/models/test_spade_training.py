@@ -91,6 +91,17 @@ def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
     assert (~module.pruning.kept).nonzero().flatten().tolist() == [7, 8]
 
 
+def test_cumulative_pruning_keeps_pruned_terms_pruned(tiny_bert: Path) -> None:
+    module: Any = untrained("spade", {}, tiny_bert).weighers.document
+    first, second = torch.zeros(len(VOCABULARY)), torch.zeros(len(VOCABULARY))
+    first[7], first[8], second[8], second[9] = 0.9, 0.75, 0.6, 0.8
+    for cumulative, pruned in ((True, [7, 8, 9]), (False, [9])):
+        module.pruning.update(torch.zeros(len(VOCABULARY)), 1.0)
+        assert module.pruning.update(first, 0.7) == 2
+        assert module.pruning.update(second, 0.7, cumulative=cumulative) == len(pruned)
+        assert (~module.pruning.kept).nonzero().flatten().tolist() == pruned
+
+
 def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path) -> None:
     model = untrained("spade", {"k": 4}, tiny_bert)
     module: Any = model.weighers.document

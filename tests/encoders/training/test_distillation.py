@@ -48,7 +48,7 @@ def student_scores(batch: dict[str, Tensor]) -> list[list[float]]:
 def losses_of(batch: dict[str, Tensor], distillation: Distillation, rank: Rank | None = None) -> dict[str, Tensor]:
     """The losses of a ranking objective."""
     identity = nn.Identity()
-    objective = RankingObjective(rank or Rank(weight=0.0), TermWeighers(identity, identity), (), distillation)
+    objective = RankingObjective(rank or Rank(loss="none"), TermWeighers(identity, identity), (), distillation)
     known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
     return objective.losses(batch, Labels(known, batch["teacher"]))
 
@@ -113,7 +113,7 @@ def taught(folder: Path, collection: Path) -> list[dict[str, Any]]:
 def test_training_moves_the_margins_to_the_teachers(
     tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, trained: Trained
 ) -> None:
-    stage = {"steps": 120, "rank": {"weight": 0.0}, "distillation": {"margin_mse": 1.0}}
+    stage = {"steps": 120, "rank": {"loss": "none"}, "distillation": {"margin_mse": 1.0}}
     run = trained(tiny_recipe(stage, data=taught(tmp_path, tiny_collection)))
     losses = run.logged("margin_mse")
     assert losses == run.logged("loss")
@@ -129,7 +129,7 @@ def test_every_architecture_that_ranks_can_be_distilled(
     architecture: str, settings: dict[str, Any], tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path,
     trained: Trained,
 ) -> None:  # fmt: skip
-    stage = {"steps": 3, "rank": {"weight": 0.5}, "distillation": {"margin_mse": 0.05, "kl": 1.0}}
+    stage = {"steps": 3, "distillation": {"margin_mse": 0.05, "kl": 1.0}}
     data = taught(tmp_path, tiny_collection)
     recipe = tiny_recipe(stage, architecture=architecture, settings=settings, data=data, negatives={"per_query": 2})
     log = trained(recipe).log()[0]

@@ -33,7 +33,7 @@ class Document:
         self.components = {name: SimpleNamespace(unpruned=table) for name, table in tables.items()}
         self.pruning, self.pruned = self, list[tuple[list[float], float]]()
 
-    def update(self, shares: Tensor, gamma: float) -> int:
+    def update(self, shares: Tensor, gamma: float, *, cumulative: bool) -> int:
         self.pruned.append((shares.tolist(), gamma))
         return int((shares > gamma).sum())
 

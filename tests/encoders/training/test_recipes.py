@@ -106,7 +106,7 @@ def validated(**settings: Any) -> dict[str, Any]:
         (KL, NONE, "pairwise loss and distillation need hard negatives"),
         ({"batch_size": 1}, NONE, "nothing to rank against"),
         ({"distillation": {}}, {}, "distillation: give 'margin_mse' or 'kl' a weight above 0"),
-        ({"rank": {"weight": 0}}, {}, "rank: weight 0; without distillation it is above 0"),
+        ({"rank": {"loss": "none"}}, {}, "rank: 'loss: none' needs distillation"),
         ({**KL, "objective": "gate"}, {}, "'distillation' go with objective: rank"),
         ({"component": "weighting", "options": {"cotraining": {}}}, SPADE, "'cotraining' excludes 'component'"),
         ({"options": {"cotraining": {"share": 0.0}}}, SPADE, "'share' above 0"),
