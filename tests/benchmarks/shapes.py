@@ -74,7 +74,7 @@ def minilm(folder: Path) -> None:
     load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 
-def random_bert(folder: Path, **size: int) -> None:
+def random_bert(folder: Path, **size: Any) -> None:
     """Random BERT of BERT-base's size (12 layers, hidden size 768) or another, with the uncased vocabulary."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
