@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_file, save_model
+from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -195,7 +195,7 @@ def save_state(
     content = {"random_states": random_states, **{f"counts/{name}": tensor for name, tensor in counts.items()}}
     for number, state in optimizer.state_dict()["state"].items():
         content |= {f"optimizer/{number}/{name}": tensor for name, tensor in state.items()}
-    save_model(module, str(folder / "weights.safetensors"))
+    save_file(_tensors(module), folder / "weights.safetensors")
     save_file({name: tensor.contiguous() for name, tensor in content.items()}, folder / "state.safetensors")
 
 
@@ -233,13 +233,19 @@ def load_state(
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write the tensors of ``module`` as safetensors, whole or not at all."""
     with new_file(path) as temporary:
-        save_model(module, str(temporary))
+        save_file(_tensors(module), temporary)
 
 
 def load_weights(path: Path, module: nn.Module) -> None:
     """Put the tensors of ``path`` into ``module``."""
     with _readable(path):
         load_model(module, path)
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Each tensor once. safetensors' ``save_model`` names shared tensors in an order that differs between processes."""
+    names = {id(tensor): name for name, tensor in reversed(module.state_dict(keep_vars=True).items())}
+    return {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name in names.values()}
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def _neutral(name: str, content: bytes) -> bytes:
 def assert_same(now: Tree, whole: Tree, when: str = "") -> None:
     """Raise with the files that differ."""
     different = [name for name in sorted(now.keys() | whole.keys()) if now.get(name) != whole.get(name)]
-    assert not different, f"different at the end {when}"
+    assert not different, f"{different} differ at the end {when}"
 
 
 ENCODE = "learned_sparse.encode --model tiny --checkpoint {train}/model --device cpu --dtype fp32"

@@ -127,5 +127,5 @@ def test_damaged_states_of_training_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"best\.safetensors: cannot be read .*; start again with --overwrite"):
         load_weights(path, model)
     path.write_bytes(whole)
-    with pytest.raises(LearnedSparseError, match=r"best\.safetensors: the weights of another model"):
+    with pytest.raises(LearnedSparseError, match=r"best\.safetensors: cannot be read (.|\n)*size mismatch"):
         load_weights(path, torch.nn.Linear(2, 2))
