@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
@@ -111,6 +112,7 @@ def _reproduce(
     if table := scores(results, results.content["columns"][0]):
         places = [place for place, one in enumerate(table.columns) if heading(one).startswith(_PRINTED)]
         print(format_table([table.columns[i] for i in places], [[row[i] for i in places] for row in table.rows]))
+        print(textwrap.fill(matrix.about, 120))
     print(f"written: {output}")
     print(f"next: open {output / 'index.html'} in a browser")
     return status or int(bool(failed))
