@@ -112,6 +112,7 @@ def _reproduce(
     if table := scores(results, results.content["columns"][0]):
         places = [place for place, one in enumerate(table.columns) if heading(one).startswith(_PRINTED)]
         print(format_table([table.columns[i] for i in places], [[row[i] for i in places] for row in table.rows]))
+    if matrix.about:
         print(textwrap.fill(matrix.about, 120))
     print(f"written: {output}")
     print(f"next: open {output / 'index.html'} in a browser")
