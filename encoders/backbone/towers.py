@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from learned_sparse.core.errors import LearnedSparseError
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
 
 
-class Tower(nn.Module):
+class Tower(nn.Module, ABC):
     """A part of a model with weights of its own, stored in ``towers/NAME``.
 
     Every tower has ``vocabulary_size`` and ``save``.
@@ -46,9 +47,9 @@ class Tower(nn.Module):
         self.longest_input = None if model is None else longest_input(model)
         """Maximum number of tokens that the position embeddings allow; None without a limit."""
 
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write the weights into ``folder``, which may be missing."""
-        raise NotImplementedError
 
     def new_parameters(self) -> list[nn.Parameter]:
         """Parameters that no backbone contains; they may need a higher learning rate."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, sha256, write_record
-from learned_sparse.core.quantize import Calibration, Quantizer
+from learned_sparse.core.quantize import Calibration, Quantizer, check_weights
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import (
@@ -81,8 +81,10 @@ class PartFolder:
     def begin(self, weights: SparseBatch, ids: Sequence[str]) -> None:
         """Before the first part: save the manifest without an outcome, and remove a run that is to be overwritten.
 
-        ``weights``: those of the first texts ``ids``, on which a quantiser is calibrated if need be.
+        ``weights``: those of the first texts ``ids``, on which a quantiser is calibrated if need be. Raises for weights
+        that cannot be quantised, before anything is removed.
         """
+        check_weights(weights, ids)
         if self.calibration:
             self.manifest = replace(self.manifest, quantizer=self.calibration.find(weights, ids))
         if self._overwrite:

@@ -314,7 +314,9 @@ def _save_note(index: Path, folder: Path, note: IndexNote, expected: Mapping[str
     """Add the counts of the new index in ``folder`` to its note and save it; raise if they are not the ``expected``."""
     contents = read_contents(folder)
     if wrong := differing_totals(expected, contents):
-        raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; give each document an id of its own, and index again")
+        repeated = contents.distinct_ids < contents.documents
+        way_out = "give each document an id of its own, and index again" if repeated else "make the index again"
+        raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; {way_out}")
     counts = {name: count for name, count in expected.items() if name != "distinct_ids"}
     note = replace(note, facts={"anserini": anserini_jar().name, **counts, **note.facts})
     note.save(folder)

@@ -97,6 +97,7 @@ class IndexInspector:
         self.searcher = (ImpactSearcher if self.note.scoring == "impact" else Bm25Searcher)(self.index)
         self._text = AnalyzedText() if self.note.scoring == "bm25-text" else None
         """Encoder of both sides for an index of plain text."""
+        self._query_side = QueryEncoder(self._text) if self._text else None
         self.model = "BM25" if self._text else self.manifest.model if self.manifest else "unknown"
         self._quantizer = self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
 
@@ -109,11 +110,14 @@ class IndexInspector:
         """Encoder of queries; ``settings`` change what documents do not depend on."""
         if self._text and settings:
             raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
-        if self._text:
-            return QueryEncoder(self._text)
-        return QueryEncoder.from_index(
+        if self._query_side and not settings:
+            return self._query_side
+        encoder = QueryEncoder.from_index(
             self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, device=self.device
         )
+        if not settings:
+            self._query_side = encoder
+        return encoder
 
     def encoder(self, side: Side) -> Encoder:
         """The encoder of queries or of documents; raise if the checkpoint gives another than the recorded one."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index.note import IndexNote
 
@@ -42,12 +43,11 @@ class MaxP:
     @classmethod
     def from_note(cls, note: IndexNote) -> MaxP | None:
         """Segmentation recorded in the note of an index; None for an index of whole documents or of sums."""
-        recorded = note.manifests[0].options if note.manifests else {}
-        if recorded.get("segment_length") is None or recorded["segments"] in ("sum", "decay"):
+        recorded = Segmentation.recorded(note.manifests[0].options) if note.manifests else None
+        if recorded is None or recorded.adds_up:
             return None
         max_segments = max(manifest.counts.largest_segments for manifest in note.manifests)
-        total = sum(manifest.counts.written for manifest in note.manifests)
-        return cls(recorded["segment_delimiter"], max_segments, total)
+        return cls(recorded.delimiter, max_segments, sum(manifest.counts.written for manifest in note.manifests))
 
     def first_depth(self, k: int) -> int:
         """Segments to request at first for ``k`` documents."""

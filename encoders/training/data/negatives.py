@@ -159,8 +159,8 @@ def bm25_run(
 ) -> tuple[Run, Path]:
     """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4): the hits, and the file that keeps them.
 
-    Documents are indexed without their expansion text, so that all models get the same candidates. The file is named
-    after a hash of queries, texts and depth: whoever searches the same finds it there.
+    Documents are indexed without their expansion text, so that all models get the same candidates. The file's name has
+    a hash of queries, texts and depth. An existing file with that name is read instead of searching again.
     """
 
     def plain_texts() -> Iterator[Document]:
