@@ -71,9 +71,27 @@ class ExampleFile(Examples):
         self.fingerprint = fingerprint([sha256(path), *(queries or {}).items(), *by_id])
 
     def _index(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
-        """The offset and the query key of each line that can be used, and the number of the other ones."""
+        """The offset and the query key of each line that can be used, and the number of the other ones.
+
+        Three known ids are the common case: MS MARCO has 40 million such lines, and ``_usable`` is ten times slower.
+        """
         offsets, keys, offset, empty = array("q"), array("Q"), 0, 0
+        texts, key_of, blank = self._texts or (), dict[str, int](), set[str]()
+        if self._queries is not None and self._texts is not None and self._scores is None:
+            key_of = {id: text_key(id) for id, text in self._queries.items() if text.strip()}
+            blank = {id for id in self._texts.ids if not self._texts[id].strip()}
         for number, content in raw_lines(self._path):
+            if (
+                key_of
+                and not self.scored
+                and len(ids := content.decode("utf-8", "surrogateescape").rstrip("\n").split("\t")) == 3
+            ):
+                query, first, second = ids
+                if query in key_of and first in texts and second in texts and not {first, second} & blank:
+                    offsets.append(offset)
+                    keys.append(key_of[query])
+                    offset += len(content)
+                    continue
             line = self._usable(content, f"{self._path}:{number}") if content.strip() else None
             if line is not None:
                 if offsets and bool(line.scores) != self.scored:
@@ -206,21 +224,21 @@ def _of_columns(content: bytes) -> tuple[Any, ...]:
 
 def _of_json(content: bytes) -> tuple[Any, ...]:
     """Query, positives, negatives and scores of one of the three published forms."""
-    record, scores = json_object(content.removeprefix(_BYTE_ORDER_MARK)), list[Any]()
+    record, scores, systems = json_object(content.removeprefix(_BYTE_ORDER_MARK)), list[Any](), list[Any]()
     try:
         if "positive_passages" in record:
             query, keys = record["query"], ("positive_passages", "negative_passages")
-            positives, negatives = ([f"{p.get('title') or ''} {p['text']}" for p in record[key]] for key in keys)
+            positives, negatives = ([f"{p.get('title') or ''} " + p["text"] for p in record[key]] for key in keys)
         elif "qid" in record and isinstance(record["neg"], dict):  # each negative once, whatever systems found it
-            query, positives = record["qid"], record["pos"]
-            negatives = list(dict.fromkeys(id for ids in record["neg"].values() for id in ids))
+            query, positives, systems = record["qid"], record["pos"], list(record["neg"].values())
+            negatives = list(dict.fromkeys(id for ids in systems for id in ids))
         else:
             query, positives, negatives = record["query"], record["pos"], record["neg"]
             if record.get("pos_scores") is not None or record.get("neg_scores") is not None:
                 scores = [*record["pos_scores"], *record["neg_scores"]]
                 if len(record["pos_scores"]) != len(positives) or len(scores) != len(positives) + len(negatives):
                     raise BadLineError("pos_scores and neg_scores are not as long as pos and neg")
-        lists = isinstance(positives, list) and isinstance(negatives, list)
+        lists = all(isinstance(texts, list) for texts in (positives, negatives, *systems))
         if not lists or not all(isinstance(text, str | int) for text in (query, *positives, *negatives)):
             raise TypeError("texts are text, and in lists")
     except (AttributeError, KeyError, TypeError) as error:

@@ -15,8 +15,10 @@ import pytest
 from encoders.training.data.examples import TeacherScores
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
+from encoders.training.data.texts import TextStore, text_key
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
 
 BGE = {"query": "q", "pos": ["p"], "neg": ["n1", "n2"], "pos_scores": [4], "neg_scores": [1.5, -2]}
 TEVATRON = {
@@ -106,6 +108,8 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
         ("t.jsonl", {**BGE, "pos_scores": None}, "t.jsonl:1: not of a known form"),
         ("t.jsonl", {**BGE, "pos": [None]}, "t.jsonl:1: not of a known form (TypeError: texts are text, and in lists)"),
         ("t.jsonl", {**TEVATRON, "positive_passages": ["p"]}, "t.jsonl:1: not of a known form"),
+        ("t.jsonl", {**TEVATRON, "positive_passages": [{"text": None}]}, "t.jsonl:1: not of a known form (TypeError"),
+        ("t.jsonl", {"qid": "q", "pos": ["p"], "neg": {"bm25": "n1"}}, "t.jsonl:1: not of a known form (TypeError"),
         ("t.jsonl", {"question": "q"}, "t.jsonl:1: not of a known form (KeyError: 'query'); expected query, pos, neg"),
         ("t.jsonl", "{", "t.jsonl:1: malformed JSON"),
         ("t.jsonl", {"query": " ", "pos": ["p"], "neg": []}, "t.jsonl: no triples"),
@@ -176,3 +180,20 @@ def test_relevant_documents_without_a_score_are_left_out(
     assert "left out 25 judgements without a teacher's score" in caplog.text
     counts = Counter(len(loaded.examples.get(0, rng(seed)).scores) for seed in range(5))
     assert counts == {2: 5}
+
+
+def test_lines_of_known_ids_are_read_as_all_others(tmp_path: Path) -> None:
+    """Three ids of a collection take a path of their own; a blank text or a score takes the common one."""
+    queries = {"1": "heat", "2": " "}
+    texts = TextStore([Document("7", "wing"), Document("8", "lift"), Document("9", " ")])
+    lines = ["1\t7\t8", "1\t7\t9", "2\t7\t8", " 1\t8 \t7\r"]
+    examples = ExampleFile(written(tmp_path / "t.tsv", *lines), Negatives(), queries=queries, texts=texts)
+    found = [examples.get(index, rng(0)) for index in range(len(examples))]
+    assert [(each.query, each.positive, *each.negatives) for each in found] == [
+        ("heat", "wing", "lift"), ("heat", "lift", "wing"),
+    ]  # fmt: skip
+    assert set(examples.query_keys()) == {text_key("1")}
+    for second, message in (("1\t7\t6", "document '6' is not in the collection"), ("1\t7\t8", "scores are in some")):
+        first = "3\t2\t1\t7\t8" if "scores" in message else "1\t7\t8"
+        with pytest.raises(LearnedSparseError, match=rf"t\.tsv:2: .*{message}"):
+            ExampleFile(written(tmp_path / "t.tsv", first, second), Negatives(), queries=queries, texts=texts)
