@@ -452,9 +452,8 @@ def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -
     [['3', 2, 30.0], ['4–9', 2, 65.0]]
     """
     of_text, dimensions = np.array(lengths), np.array(active)
-    group = (
-        np.searchsorted(np.sort(of_text), of_text) * groups // max(1, len(of_text))
-    )  # by the number of shorter texts
+    shorter = np.searchsorted(np.sort(of_text), of_text)
+    group = shorter * groups // max(1, len(of_text))
     rows: list[list[Cell]] = []
     for number in np.unique(group):
         chosen = of_text[group == number]
