@@ -55,7 +55,11 @@ def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.jvm
 def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
-    script = "import jnius; from learned_sparse.lucene import jvm; print(jvm.start_jvm().source, jvm.lucene_calls())"
+    script = """
+import jnius
+from learned_sparse.lucene import jvm
+print(jvm.start_jvm().source, jnius.autoclass(jvm.LUCENE_CALLS))
+"""
     environment = {**os.environ, "JAVA_HOME": str(jvm.find_java().home), "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.startswith("already running <class 'jnius.reflect.learnedsparse.LuceneCalls'>"), done.stderr
