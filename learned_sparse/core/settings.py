@@ -51,6 +51,8 @@ def read_yaml_text(text: str, where: str) -> Any:
         raise LearnedSparseError(f"{where}{line}: not readable as YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise LearnedSparseError(f"{where}: not readable as YAML: {' '.join(str(error).split())}") from error
+    except (ValueError, LookupError, AttributeError) as error:
+        raise LearnedSparseError(f"{where}: not readable as YAML: a value that does not fit its tag (!!int)") from error
 
 
 def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
