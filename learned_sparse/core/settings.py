@@ -52,6 +52,8 @@ def read_yaml_text(text: str, where: str) -> Any:
     # An explicit tag that does not fit its value, such as !!int a or !!bool a, raises the last three.
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         raise LearnedSparseError(f"{where}: not readable as YAML: {' '.join(str(error).split())}") from error
+    except (ValueError, LookupError, AttributeError) as error:
+        raise LearnedSparseError(f"{where}: not readable as YAML: a value that does not fit its tag (!!int)") from error
 
 
 def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:

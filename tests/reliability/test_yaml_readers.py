@@ -75,6 +75,7 @@ NASTY = {
     b"x: !!bool a\ny: 1\n": "not readable as YAML: 'a'",
     b"x: !!timestamp a\ny: 1\n": "not readable as YAML: 'NoneType'",
     b"x: 1\ny: " + b"[" * 100_000: "recursion",
+    **dict.fromkeys((b"x: !!int z", b"x: !!int ''", b"x: !!bool z", b"x: !!timestamp z"), "does not fit its tag"),
 }  # fmt: skip
 
 
