@@ -32,7 +32,7 @@ from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_index, encoded_files
+from learned_sparse.index.build import build_index, open_vectors
 from learned_sparse.jsonvector.queries import topic_text
 from learned_sparse.jsonvector.reader import frequent_terms
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
@@ -183,7 +183,7 @@ def test_vectors_with_queries_and_a_run(workspace: Path, capsys: pytest.CaptureF
 
 @pytest.mark.jvm
 def test_an_index_has_the_dimensions_of_its_files(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    build_index(encoded_files([workspace / "vectors"]), workspace / "index")
+    build_index(open_vectors([workspace / "vectors"]), workspace / "index")
     words = "--queries queries --run run.txt --collection tiny"
     of_files, of_index = (tables(f"{source} {words}", capsys) for source in ("vectors", "index"))
     assert of_index | {"title": of_files["title"]} == of_files
