@@ -183,9 +183,9 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     """
     if (index := lucene_index(paths)) is None:
         return count_documents(*paths)
-    from learned_sparse.lucene.searchers import every_document_frequency, read_contents, sampled_documents
+    from learned_sparse.lucene.searchers import document_frequencies, read_contents, sampled_documents
 
-    frequencies = every_document_frequency(index)
+    frequencies = document_frequencies(index)
     frequencies.pop(EMPTY_TERM, None)
     lengths = [len(terms) - (EMPTY_TERM in terms) for terms in sampled_documents(index, sample)]
     documents, postings = read_contents(index).documents, sum(frequencies.values())

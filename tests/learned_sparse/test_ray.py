@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import signal
@@ -16,7 +15,6 @@ import pytest
 
 from eval.reproduce.runner import OnCluster, Runner
 from eval.reproduce.steps import Step, is_done, log_of
-from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.jsonvector.manifest import Manifest
@@ -136,40 +134,24 @@ def cluster(*nodes: dict[str, float]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "engine", "workers", "cpus", "gpus"),
+    ("nodes", "engine", "share"),
     [
-        ((HEAD, GPU_NODE, GPU_NODE), Engine(), 8, 4, 1),
-        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), 8, 2, 0.5),
-        ((GPU_NODE, NODE), Engine(workers=2), 2, 8, 1),
-        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), 3, 6, 0),
-        ((HEAD, NODE, NODE), Engine(), 2, 6, 0),
-        ((NODE, NODE), Engine(workers=5), 5, 2, 0),
-        ((GPU_NODE,), Engine(gpus_per_worker=2), 2, 8, 2),
-    ],
-)
-def test_the_largest_equal_share(nodes: Any, engine: Engine, workers: int, cpus: int, gpus: float) -> None:
-    assert engine.share(cluster(*nodes)) == (workers, Resources(cpus=cpus, gpus=gpus))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "engine", "message"),
-    [
+        ((HEAD, GPU_NODE, GPU_NODE), Engine(), (8, 4, 1)),
+        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), (8, 2, 0.5)),
+        ((GPU_NODE, NODE), Engine(workers=2), (2, 8, 1)),
+        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), (3, 6, 0)),
+        ((HEAD, NODE, NODE), Engine(), (2, 6, 0)),
+        ((NODE, NODE), Engine(workers=5), (5, 2, 0)),
+        ((GPU_NODE,), Engine(gpus_per_worker=2), (2, 8, 2)),
         ((NODE,), Engine(workers=7), "7 workers with 1 processor and 0 GPUs each do not fit into the 1 nodes"),
         ((NODE,), Engine(gpus_per_worker=1), "1 workers with 1 processor and 1 GPUs each do not fit"),
         ((GPU_NODE,), Engine(gpus_per_worker=8), r"\(16 processors, 4 GPUs\)"),
         ((GPU_NODE,), Engine(gpus_per_worker=1.5), "give a whole number, or a share below 1"),
     ],
 )
-def test_workers_that_do_not_fit(nodes: Any, engine: Engine, message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        engine.share(cluster(*nodes))
-
-
-def test_options() -> None:
-    parser = argparse.ArgumentParser()
-    add_engine_options(parser)
-    assert Engine.from_options(parser.parse_args([])) is None
-    words = ["--engine", "ray", "--address", "auto", "--workers", "3", "--gpus-per-worker", "0.5"]
-    assert Engine.from_options(parser.parse_args(words)) == Engine(address="auto", workers=3, gpus_per_worker=0.5)
-    with pytest.raises(LearnedSparseError, match=r"--gpus-per-worker 1.0: belongs to --engine ray"):
-        Engine.from_options(parser.parse_args(["--gpus-per-worker", "1"]))
+def test_the_largest_equal_share(nodes: Any, engine: Engine, share: tuple[int, int, float] | str) -> None:
+    if isinstance(share, str):
+        with pytest.raises(LearnedSparseError, match=share):
+            engine.share(cluster(*nodes))
+    else:
+        assert engine.share(cluster(*nodes)) == (share[0], Resources(cpus=share[1], gpus=share[2]))
