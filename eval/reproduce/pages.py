@@ -181,7 +181,7 @@ def tradeoff(results: Results, column: Json) -> str:
             low, high = results.interval(row["name"], column["name"], measure) or (score, score)
             point = (cost or 0.0, score, max(0.0, score - low), max(0.0, high - score), row)
             lines.setdefault(row.get("curve") or row["name"], []).append(point)
-    costs = []
+    costs: list[float] = []
     with matplotlib_style():
         figure = Figure(figsize=(8.0, 5.0), layout="constrained")
         panel = figure.subplots()
