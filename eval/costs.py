@@ -22,7 +22,7 @@ from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_mai
 from learned_sparse.core.files import write_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.core.terms import EMPTY_TERM
-from learned_sparse.index.build import encoded_files
+from learned_sparse.index.build import open_vectors
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
 from learned_sparse.jsonvector.queries import check_queries, read_topics
@@ -130,7 +130,7 @@ def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexN
 
 
 def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearcher]:
-    vectors = encoded_files(options.vectors)
+    vectors = open_vectors(options.vectors)
     if vectors.scoring != "impact":
         raise LearnedSparseError(f"{options.vectors[0]}: scored by BM25; give the index of these vectors: --index")
     return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options.backend, vectors.files)

@@ -15,7 +15,7 @@ import tqdm.std
 
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core import errors
-from tests.reliability.processes import main_of
+from learned_sparse.ray import command_of
 from tests.toy_data import save_collection
 
 ENCODE = "learned_sparse.encode --model m --checkpoint checkpoint --device cpu --dtype fp32"
@@ -47,7 +47,7 @@ class Terminal(io.StringIO):
 def printed_by(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Lines that a command, which must succeed, prints on standard output; standard error gets no bar."""
     module, *arguments = shlex.split(words)
-    assert main_of(module)(arguments) == 0
+    assert command_of(module)(arguments) == 0
     printed = capsys.readouterr()
     assert "%|" not in printed.err
     return printed.out.splitlines()

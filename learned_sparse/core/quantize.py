@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import SparseBatch
+
+if TYPE_CHECKING:
+    from learned_sparse.core.records import SparseBatch
 
 MAX_IMPACT = 2**31 - 1
 """Largest impact that Anserini reads (a Java int); it drops terms with larger impacts without a message."""
@@ -34,6 +36,7 @@ class QuantizationStatistics:
 class Quantizer:
     """``impact = clip(round(weight * scale), 0, largest)``; ties round to even, as in numpy.
 
+    >>> from learned_sparse.core.records import SparseBatch
     >>> batch = SparseBatch.from_dicts([{"hives": 1.26, "itch": 0.004, "skin": 40.0}])
     >>> impacts, statistics = Quantizer(scale=100.0, bits=8).quantize(batch)
     >>> impacts.row(0), statistics.clipped, statistics.lost_to_rounding
@@ -75,7 +78,8 @@ class Quantizer:
             clipped=int(np.count_nonzero(rounded > self.largest)),
             lost_to_rounding=int(np.count_nonzero(batch.values)) - len(impacts),
         )
-        return SparseBatch(kept_before[batch.indptr], batch.indices[kept], impacts, batch.terms), statistics
+        kept_rows = replace(batch, indptr=kept_before[batch.indptr], indices=batch.indices[kept], values=impacts)
+        return kept_rows, statistics
 
     @classmethod
     def calibrate(cls, values: npt.NDArray[Any], bits: int, percentile: float = 100.0) -> Quantizer:

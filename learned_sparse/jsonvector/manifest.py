@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 from learned_sparse.core.files import is_name, read_record, restore_folder, sha256, write_record
 from learned_sparse.core.quantize import QuantizationStatistics, Quantizer
-from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.settings import parse
+
+if TYPE_CHECKING:
+    from learned_sparse.core.records import SparseBatch
 
 MANIFEST = "manifest.json"
 STATISTICS = "bm25.json"
@@ -224,13 +226,15 @@ def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
     All files are compared with their checksums. ``LearnedSparseError``: a file differs from its manifest, or the shards
     were encoded with different settings.
     """
-    manifests = [Manifest.load(folder) for folder in folders]
-    for folder, manifest in zip(folders, manifests, strict=True):
+    manifests = []
+    for folder in folders:
+        manifest = Manifest.load(folder)
         if manifest.kind != "documents":
             raise LearnedSparseError(
                 f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed and searched"
             )
         manifest.check(folder)
+        manifests.append(manifest)
     check_together(folders, manifests)
     return manifests
 

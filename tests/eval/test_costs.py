@@ -28,7 +28,7 @@ from eval.reproduce.claims import COSTS
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
+from learned_sparse.index.build import build_bm25_index, build_index, open_vectors
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import english_tokens
@@ -98,7 +98,7 @@ def test_other_backends_are_timed(backend: str, module: str, tmp_path: Path, que
 @pytest.mark.jvm
 def test_an_index_costs_the_same_terms_as_its_vectors(tmp_path: Path, queries: Path) -> None:
     folder, index = write_folder(tmp_path / "encoded", DOCUMENTS), tmp_path / "index"
-    build_index(encoded_files([folder]), index)
+    build_index(open_vectors([folder]), index)
     of_vectors = costs("--vectors", folder, "--queries", queries, output=tmp_path / "vectors.json")
     of_index = costs("--index", index, "--vectors", folder, "--queries", queries, output=tmp_path / "index.json")
     for name in ("FLOPS", "terms/document", "terms/query"):
@@ -138,7 +138,7 @@ def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
 @pytest.mark.jvm
 def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
     folder = write_folder(tmp_path / "encoded", DOCUMENTS, scoring="bm25")
-    build_index(encoded_files([folder]), tmp_path / "index")
+    build_index(open_vectors([folder]), tmp_path / "index")
     values = costs("--index", tmp_path / "index", "--queries", queries, output=tmp_path / "costs.json")["costs"]
     assert values["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
     with pytest.raises(LearnedSparseError, match="scored by BM25; give the index"):

@@ -19,11 +19,9 @@ from eval.reproduce.steps import Step, is_done, log_of
 from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.lucene.jvm import start_jvm
 from learned_sparse.ray import Engine, Resources
-from learned_sparse.search import __main__ as search
 from tests.ray_nodes import Nodes
 
 COUNT = 400
@@ -89,22 +87,6 @@ def test_clusters_that_do_not_answer_or_are_too_small(nodes: Nodes) -> None:
         Engine(address=nodes.address, workers=5).tasks(),
     ):
         pass
-
-
-@pytest.mark.jvm
-def test_an_index_of_two_tasks(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
-    vectors = encode_with(tiny_bert, corpus, tmp_path / "vectors")
-    topics = tmp_path / "topics.tsv"
-    topics.write_text("".join(f"q{n}\tw{n % 5} w{n}\n" for n in range(12)))
-    runs = []
-    for name, more in (("one", []), ("two", [*on(nodes), "--heap", "256m"])):
-        assert index.main(["--input", str(vectors), "--index", str(tmp_path / name), *more]) == 0
-        assert not (tmp_path / name / "shards").exists()
-        words = ["--topics", str(topics), "--hits", "30", "--output", str(tmp_path / f"{name}.txt")]
-        assert search.main(["--index", str(tmp_path / name), "--checkpoint", str(tiny_bert), *words]) == 0
-        runs.append((tmp_path / f"{name}.txt").read_text())
-    assert runs[0] == runs[1]
-    assert len(runs[0].splitlines()) == 12 * 30
 
 
 def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path, tmp_home: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.reliability.processes import Run, run_one
+from tests.in_process import run_command
 from tests.toy_data import save_collection, save_recipes
 
 
@@ -34,16 +34,15 @@ class Toy:
         self.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
     def run(self, *options: str, status: int = 0) -> list[str]:
-        """Run the matrix; returns the lines that are printed."""
+        """Run the matrix in one process; returns the lines that are printed."""
         where = ["--matrix", str(self.matrix), "--data", str(self.data), "--output", str(self.results)]
-        return self.start("eval.reproduce", *where, "--threads", "1", *options, status=status)
+        return self.start("eval.reproduce", *where, "--threads", "1", "--in-process", *options, status=status)
 
     def start(self, module: str, *arguments: str, status: int = 0) -> list[str]:
         """Run ``python -m module arguments`` to its end; returns the lines that it prints."""
-        home = {"LEARNED_SPARSE_HOME": str(self.home)}
-        result = run_one(Run(module=module, arguments=arguments, folder=self.folder, environment=home))
-        assert result.status == status, f"{module} {shlex.join(arguments)}\n{result.output}"
-        return result.output.splitlines()
+        ended, output = run_command(module, arguments, self.folder, LEARNED_SPARSE_HOME=str(self.home))
+        assert ended == status, f"{module} {shlex.join(arguments)}\n{output}"
+        return output.splitlines()
 
     def results_json(self) -> dict[str, Any]:
         """``results.json``."""
@@ -115,7 +114,7 @@ def test_the_matrix_of_the_guide(tmp_path: Path, tiny_bert: Path, root: Path) ->
         shutil.copytree(tiny_bert, tmp_path / name)
     toy = Toy(tmp_path, tmp_path)
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
-    toy.start("eval.reproduce", "--matrix", "mine.yaml", "--output", "results", "--threads", "1")
+    toy.start("eval.reproduce", "--matrix", "mine.yaml", "--output", "results", "--in-process")
     cells = toy.results_json()["cells"]
     assert [cell["row"] for cell in cells] == ["BM25", "published", "mine", "mine, 8 bits"]
     assert all(cell["status"] == "done" and set(cell["scores"]) == {"nDCG@10", "R@100"} for cell in cells)

@@ -11,7 +11,7 @@ from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as command
 from learned_sparse.index import build
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
+from learned_sparse.index.build import build_bm25_index, build_index, open_vectors
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import (
@@ -166,9 +166,9 @@ def test_all_shards_are_indexed_together(tmp_path: Path) -> None:
     assert (note.facts["documents"], len(note.manifests)) == (2, 2)
     for folders in ([first], [first, first], [first, second, write_folder(tmp_path / "whole", {"x": {"a": 1}})]):
         with pytest.raises(LearnedSparseError, match=r"not all shards of one encoding: .*0-of-2 .shard 0 of 2."):
-            encoded_files(folders)
+            open_vectors(folders)
     with pytest.raises(LearnedSparseError, match="had 3 documents, but all shards together hold 2; the input has chan"):
-        encoded_files([first, grown])
+        open_vectors([first, grown])
     repeated = [write_folder(tmp_path / name, {"d1": {name: 1}}) for name in ("a", "b")]
     with pytest.raises(LearnedSparseError, match="distinct ids: 2 in the files, 1 in the index"):
         build_index(repeated, tmp_path / "twice")
