@@ -116,6 +116,7 @@ def test_a_sample_is_drawn_by_its_seed(collection: Path, tmp_path: Path, capsys:
             sample(collection, tmp_path / "refused", *words)
 
 
+@pytest.mark.jvm
 def test_the_best_run_of_each_query(collection: Path, tmp_path: Path) -> None:
     runs = {
         "a": {"q1": [("d1", 2.0)], "q2": [("d1", 2.0), ("d3", 1.0)]},
