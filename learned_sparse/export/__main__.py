@@ -42,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         vectors=vectors,
         queries=queries,
         vocabulary=options.vocabulary,
+        fields=options.fields or (),
         overwrite=options.overwrite,
     )
     _report(options.output, record)
@@ -78,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--collection", metavar="NAME", help="with --model: name of the collection (default pydoc)")
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the export")
     add("--vocabulary", type=Path, metavar="FILE", help="for queries alone: terms of the export of their documents")
+    fields_help = "opensearch, elasticsearch: fields of the encoded JSON lines to store, such as title and text"
+    add("--fields", nargs="+", metavar="NAME", help=fields_help)
     add("--overwrite", action="store_true", help="replace an earlier export")
     return parser
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.core.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
 from learned_sparse.index.build import VectorFiles, open_vectors
 from learned_sparse.jsonvector.reader import read_vectors
 
@@ -35,9 +38,11 @@ class Documents:
     """Maximum number of terms of a document."""
     terms: tuple[str, ...]
     """All terms, ascending by code point; the number of a term is its position."""
+    fields: tuple[str, ...] = ()
+    """Fields of the encoded files to be stored beside the vectors."""
 
     @classmethod
-    def open(cls, folders: Sequence[Path]) -> Documents:
+    def open(cls, folders: Sequence[Path], fields: Sequence[str] = ()) -> Documents:
         """Check manifests as ``learned_sparse.index`` does, and count in one pass over all documents."""
         files = open_vectors(folders)
         if files.scoring != "impact":
@@ -50,11 +55,44 @@ class Documents:
             most = max(most, len(vector))
             largest = max(largest, *vector.values(), 0)
             terms.update(vector)
-        return cls(files, count, postings, largest, most, tuple(sorted(terms)))
+        return cls(files, count, postings, largest, most, tuple(sorted(terms)), tuple(fields))
 
     def __iter__(self) -> Iterator[tuple[str, Vector]]:
         """Documents in the order of the files; an empty dict for an empty vector."""
         return _read(self.vectors)
+
+    def with_fields(self) -> Iterator[tuple[str, Vector, dict[str, object]]]:
+        """Id, vector and ``fields`` of each document. A document without a field is returned without it.
+
+        The fields are read again from the JSON lines that were encoded. ``LearnedSparseError`` if these are not the
+        documents in the order of the vectors, or if no document has a field.
+        """
+        missing = set(self.fields)
+        lines = self._lines() if self.fields else iter(())
+        for id, vector in self:
+            record: dict[str, object] = {}
+            if self.fields:
+                record = next((record for record in lines if str(first_of(record, ID_KEYS)) == id), record)
+                if not record:
+                    raise LearnedSparseError(
+                        f"--fields: document {id!r} does not follow the one before it in the encoded files, which have "
+                        "changed, or the vectors are of several shards; encode the files again, without shards"
+                    )
+            missing.difference_update(record)
+            yield id, vector, {name: record[name] for name in self.fields if name in record}
+        if missing:
+            raise LearnedSparseError(f"--fields: no document has {', '.join(map(repr, sorted(missing)))}")
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """JSON objects of the encoded files, without malformed lines, which were reported when they were encoded."""
+        inputs = [entry for manifest in self.vectors.manifests for entry in manifest.input]
+        files = [Path(entry["file"]) for entry in inputs if "file" in entry]
+        if not files or any(extension(file) not in {".jsonl", ".json"} for file in files):
+            raise LearnedSparseError("--fields: the vectors were not encoded from JSON lines")
+        for file in files:
+            for _, line in read_lines(file):
+                with contextlib.suppress(BadLineError):
+                    yield json_object(line)
 
 
 def numbered(vectors: Iterable[tuple[str, Vector]], terms: Sequence[str]) -> Iterator[tuple[str, list[int], list[int]]]:

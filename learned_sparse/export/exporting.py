@@ -13,7 +13,7 @@ from learned_sparse.core.lazy import Register
 from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.export import inverted, servers, tables
-from learned_sparse.export.documents import VOCABULARY, Documents, Vector
+from learned_sparse.export.documents import FIELD, VOCABULARY, Documents, Vector
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, parts_sha256
 from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.writer import new_output
@@ -70,12 +70,14 @@ def export_vectors(
     vectors: Sequence[Path] = (),
     queries: Path | None = None,
     vocabulary: Path | None = None,
+    fields: Sequence[str] = (),
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write encoded documents and queries to the folder ``output`` in a format of ``FORMATS``; returns its record.
 
     ``vectors``: an encoded folder or all its shards, or plain vector files. ``queries``: what ``learned_sparse.encode
     --queries`` wrote. ``vocabulary``: for queries alone, the file with the terms of an export of their documents.
+    ``fields``: of the encoded JSON lines, stored with the documents of opensearch and elasticsearch.
     The folder is written whole or not at all; ``export.json`` in it holds the record, ``USAGE.txt`` says how to load
     the files.
     """
@@ -84,6 +86,10 @@ def export_vectors(
         raise LearnedSparseError("nothing to export: give --vectors DIR, --queries DIR or both")
     if vocabulary and (vectors or not target.vocabulary):
         raise LearnedSparseError(f"--vocabulary: {name} writes the terms of its documents itself")
+    if fields and (name not in servers.FORMATS or not vectors or {"id", FIELD} & set(fields)):
+        raise LearnedSparseError(
+            f"--fields: documents of {' and '.join(servers.FORMATS)} have them, with other names than id and {FIELD}"
+        )
     if target.vocabulary and not vectors and not vocabulary:
         raise LearnedSparseError(
             f"queries for {name} hold numbers of terms: give --vocabulary {target.vocabulary} of their documents"
@@ -92,7 +98,7 @@ def export_vectors(
         record: dict[str, Any] = {"format": VERSION, "kind": "export", "target": name, "source": {}}
         terms: Sequence[str] = _read_vocabulary(vocabulary) if vocabulary else ()
         if vectors:
-            documents = Documents.open(vectors)
+            documents = Documents.open(vectors, fields)
             for manifest in documents.vectors.manifests[:1]:
                 record["source"] = {key: getattr(manifest, key) for key in ("collection", "model", "checkpoint")}
                 record["source"]["parts_sha256"] = parts_sha256(documents.vectors.manifests)

@@ -19,6 +19,7 @@ DIVISOR = 16
 MAX_CLAUSES = 1024
 """indices.query.bool.max_clause_count."""
 
+FORMATS = ("opensearch", "elasticsearch")
 Body = Callable[[Mapping[str, float]], dict[str, Any]]
 
 
@@ -34,15 +35,16 @@ def export_elasticsearch(documents: Documents, folder: Path) -> None:
 
 def _write_documents(documents: Documents, folder: Path, field_type: Mapping[str, Any]) -> None:
     """Write ``mapping.json`` and ``bulk-*.ndjson``: an action and a document for each vector."""
-    properties = {"id": {"type": "keyword"}, FIELD: field_type}
+    stored = {name: {"type": "text"} for name in documents.fields}
+    properties = {"id": {"type": "keyword"}, **stored, FIELD: field_type}
     mapping = {"mappings": {"dynamic": "strict", "properties": properties}}
     (folder / "mapping.json").write_bytes(orjson.dumps(mapping, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     spelling = undotted(documents.terms)
 
     def lines() -> Iterator[bytes]:
-        for name, vector in documents:
+        for name, vector, fields in documents.with_fields():
             impacts = {FIELD: {spelling[term]: impact for term, impact in vector.items()}} if vector else {}
-            yield json_line({"index": {"_id": name}}) + json_line({"id": name, **impacts})
+            yield json_line({"index": {"_id": name}}) + json_line({"id": name, **fields, **impacts})
 
     write_parts(folder, "bulk.ndjson", lines())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class IndexNote:
 
     def save(self, index: Path) -> None:
         """Write the note into the folder of an index."""
-        manifests = [manifest.to_json() for manifest in self.manifests]
+        manifests = [asdict(manifest) for manifest in self.manifests]
         content = {"format": FORMAT, "kind": "index", "scoring": self.scoring, "manifests": manifests}
         write_record(index / INDEX_MANIFEST, {**content, "index": self.facts})
 

@@ -50,6 +50,7 @@ def on(nodes: Nodes) -> list[str]:
 
 def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
     output, killed = tmp_path / "ray", threading.Event()
+    segments = ["--segment-length", "2", "--segment-overlap", "1"]
 
     def kill() -> None:
         while not all(list(output.glob(f"shards/{shard}-of-2/progress/part-*.json")) for shard in range(2)):
@@ -59,21 +60,18 @@ def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
-    encode_with(tiny_bert, corpus, output, *on(nodes))
+    encode_with(tiny_bert, corpus, output, *on(nodes), *segments)
     assert killed.is_set()
-    assert files_of(output) == files_of(encode_with(tiny_bert, corpus, tmp_path / "one"))
-    encode_with(tiny_bert, corpus, output, "--resume", *on(nodes))  # is complete: nothing is encoded again
-    assert files_of(output) == files_of(tmp_path / "one")
-
-
-def test_segments_and_an_error_in_a_shard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
-    segments = ["--segment-length", "2", "--segment-overlap", "1"]
-    with pytest.raises(LearnedSparseError, match=r"segment-length 2000: the encoder reads .*--shard-id . --output"):
-        encode_with(tiny_bert, corpus, tmp_path / "ray", *on(nodes), "--segment-length", "2000")
-    encode_with(tiny_bert, corpus, tmp_path / "ray", "--overwrite", *on(nodes), *segments)
     one = encode_with(tiny_bert, corpus, tmp_path / "one", *segments)
-    assert files_of(tmp_path / "ray") == files_of(one)
+    assert files_of(output) == files_of(one)
     assert Manifest.load(one).counts.segmented == COUNT
+    encode_with(tiny_bert, corpus, output, "--resume", *on(nodes), *segments)  # is complete: nothing is encoded again
+    assert files_of(output) == files_of(one)
+
+
+def test_an_error_in_a_shard(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"nowhere: no such folder.*--shard-id . --output"):
+        encode_with(tmp_path / "nowhere", corpus, tmp_path / "ray", *on(nodes))
 
 
 def test_clusters_that_do_not_answer_or_are_too_small(nodes: Nodes) -> None:

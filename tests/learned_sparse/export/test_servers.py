@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.export import documents
+from learned_sparse.export.__main__ import main as export_main
 from learned_sparse.export.exporting import export_vectors
 from learned_sparse.lucene.jvm import start_jvm
 from tests.learned_sparse.encoded_folder import dot_products
@@ -123,6 +126,33 @@ def test_elasticsearch_scores_are_exact_without_a_divisor(encoded: tuple[Path, P
             assert features.hits(weights, features.boosted) == dot_products(QUERIES[name], VECTORS)
     mapping = json.loads((tmp_path / "e/mapping.json").read_bytes())["mappings"]["properties"]["impacts"]
     assert mapping == {"type": "sparse_vector", "index_options": {"prune": False}}
+
+
+def corpus(path: Path, lines: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def test_fields_of_the_encoded_files_are_stored(tmp_path: Path) -> None:
+    lines: list[Any] = [{"_id": "1", "title": "Hives", "text": "An itch."}, [], {"_id": "2", "text": "Drag of a wing."}]
+    texts = corpus(tmp_path / "corpus.jsonl", lines)
+    options = ["--model", "splade-tiny", "--dtype", "fp32", "--input", str(texts), "--output", str(tmp_path / "v")]
+    encode([*options, "--on-bad-line", "skip"])
+    export = ["--format", "opensearch", "--vectors", str(tmp_path / "v"), "--output", str(tmp_path / "o")]
+    assert export_main([*export, "--fields", "title", "text"]) == 0
+    assert [dict(document, impacts=None) for document in bulk_documents(tmp_path / "o")] == [
+        {"id": "1", "title": "Hives", "text": "An itch.", "impacts": None},
+        {"id": "2", "text": "Drag of a wing.", "impacts": None},
+    ]
+    mapping = json.loads((tmp_path / "o/mapping.json").read_bytes())["mappings"]["properties"]
+    assert mapping["title"] == mapping["text"] == {"type": "text"}
+    with pytest.raises(LearnedSparseError, match="no document has 'url'"):
+        export_main([*export, "--overwrite", "--fields", "url"])
+    corpus(texts, lines[::-1])
+    with pytest.raises(LearnedSparseError, match="document '2' does not follow"):
+        export_main([*export, "--overwrite", "--fields", "text"])
+    with pytest.raises(LearnedSparseError, match="opensearch and elasticsearch"):
+        export_main(["--format", "pisa", *export[2:], "--overwrite", "--fields", "text"])
 
 
 @pytest.mark.jvm
