@@ -24,9 +24,9 @@ from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
+from learned_sparse.ray import command_of
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import FakeEncoder, install_loader
-from tests.reliability.processes import main_of
 from tests.toy_data import TEXTS, save_beir, save_collection
 
 FILED = "ir_datasets--learned-sparse-test--tiny"
@@ -42,7 +42,7 @@ def name(tmp_home: Path) -> Iterator[str]:
 def run(words: str) -> None:
     """Run a command, which must succeed."""
     module, *arguments = words.split()
-    assert main_of(module)(arguments) == 0
+    assert command_of(module)(arguments) == 0
 
 
 def test_documents_are_encoded_once_for_all_parts(name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import pytest
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.errors import run_main
 from learned_sparse.index.note import IndexNote
+from learned_sparse.ray import command_of
 from tests.learned_sparse.encoded_folder import write_folder
-from tests.reliability.processes import main_of
 from tests.tiny_models import save_tiny
 from tests.toy_data import save_collection
 
@@ -82,7 +82,7 @@ def end_of(command: str, words: str, monkeypatch: pytest.MonkeyPatch) -> int | s
     """Exit status of the command with ``words`` as a shell splits them."""
     monkeypatch.setattr(sys, "argv", [command, *shlex.split(words)])
     with pytest.raises(SystemExit) as end:
-        run_main(main_of(command))
+        run_main(command_of(command))
     return end.value.code
 
 

@@ -15,7 +15,7 @@ import tqdm.std
 
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core import errors
-from tests.reliability.processes import main_of
+from learned_sparse.ray import command_of
 from tests.toy_data import save_collection
 
 ENCODE = "learned_sparse.encode --model m --checkpoint checkpoint --device cpu --dtype fp32"
@@ -47,7 +47,7 @@ class Terminal(io.StringIO):
 def printed_by(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Lines that a command, which must succeed, prints on standard output; standard error gets no bar."""
     module, *arguments = shlex.split(words)
-    assert main_of(module)(arguments) == 0
+    assert command_of(module)(arguments) == 0
     printed = capsys.readouterr()
     assert "%|" not in printed.err
     return printed.out.splitlines()
@@ -77,8 +77,14 @@ def test_bar_and_end(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with errors._messages_to_stderr(), errors.progress_bar(None, "encoding", "queries", 3):
-        logging.getLogger("learned_sparse").info("two terms were left out")
+
+    def main(_: list[str] | None) -> int:
+        with errors.progress_bar(None, "encoding", "queries", 3):
+            logging.getLogger("learned_sparse").info("two terms were left out")
+        return 0
+
+    with pytest.raises(SystemExit):
+        errors.run_main(main)
     bar, message, again, *_ = re.split(r"(two terms were left out\n)", terminal.getvalue())
     assert bar.rstrip("\r ").endswith("queries/s]")
     assert message

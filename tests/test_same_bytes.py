@@ -14,10 +14,10 @@ from tests.toy_data import save_beir
 
 PROGRAM = """
 import shlex, sys
-from tests.reliability.processes import main_of
+from learned_sparse.ray import command_of
 for command in sys.stdin.read().splitlines():
     module, *words = shlex.split(command)
-    assert main_of(module)(words) == 0, command
+    assert command_of(module)(words) == 0, command
 """
 ENCODE = "learned_sparse.encode --model m --checkpoint checkpoint --collection tiny --dtype fp32 --device cpu"
 COMMANDS = f"""\

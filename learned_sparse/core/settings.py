@@ -51,6 +51,8 @@ def read_yaml_text(text: str, where: str) -> Any:
         raise LearnedSparseError(f"{where}{line}: not readable as YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise LearnedSparseError(f"{where}: not readable as YAML: {' '.join(str(error).split())}") from error
+    except (ValueError, LookupError, AttributeError) as error:
+        raise LearnedSparseError(f"{where}: not readable as YAML: a value that does not fit its tag (!!int)") from error
 
 
 def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -64,11 +66,12 @@ def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     for key in values:
         if key not in fields:
             raise LearnedSparseError(f"{where}: unknown key {_short(key)}{did_you_mean(str(key)[:80], fields)}")
+    converted = {}
     for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in values:
+        if name in values:
+            converted[name] = _convert(hints[name], values[name], f"{where}: {name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise LearnedSparseError(f"{where}: {name!r} is missing")
-    converted = {key: _convert(hints[key], value, f"{where}: {key}") for key, value in values.items()}
     try:
         return kind(**converted)
     except LearnedSparseError as error:  # a dataclass checks its values, and does not know where they come from
@@ -142,7 +145,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         failures = []
-        for kind in arguments:
+        for kind in sorted(arguments, key=lambda kind: type(value) is not kind):
             try:
                 return _convert(kind, value, where)
             except LearnedSparseError as error:

@@ -235,6 +235,7 @@ class ForkedProcess:
 def run_command(module: str, arguments: list[str]) -> NoReturn:
     """Run ``python -m module arguments`` in this process, and end it."""
     from learned_sparse.core.errors import run_main
+    from learned_sparse.ray import command_of
 
     sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -243,7 +244,7 @@ def run_command(module: str, arguments: list[str]) -> NoReturn:
     status: Any = 1
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
-        run_main(main_of(module))
+        run_main(command_of(module))
     except SystemExit as end:
         status = end.code
     except KeyboardInterrupt:  # before run_main can handle it
@@ -259,12 +260,3 @@ def run_command(module: str, arguments: list[str]) -> NoReturn:
     except OSError:  # a full disk
         status = status or 1
     os._exit(status if isinstance(status, int) else 0)
-
-
-def main_of(module: str) -> Callable[[list[str] | None], int]:
-    """The ``main`` of ``python -m module``."""
-    loaded = importlib.import_module(module)
-    if hasattr(loaded, "__path__"):
-        loaded = importlib.import_module(f"{module}.__main__")
-    main: Callable[[list[str] | None], int] = loaded.main
-    return main

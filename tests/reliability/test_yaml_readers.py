@@ -72,6 +72,7 @@ NASTY = {
     b"x: 1\n? [a]\n: 2\n": "2: .*unhashable key",
     b"x: 1\ny: !!python/object/apply:os.system ['touch ran']\n": "2: .*could not determine a constructor",
     b"x: 1\ny: " + b"[" * 100_000: "recursion",
+    **dict.fromkeys((b"x: !!int z", b"x: !!int ''", b"x: !!bool z", b"x: !!timestamp z"), "does not fit its tag"),
 }  # fmt: skip
 
 

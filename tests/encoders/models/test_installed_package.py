@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
 from encoders.models import ARCHITECTURES
+from encoders.train import main as train
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.index.build import build_index
 from tests.encoders.training.conftest import tiny_backbone, tiny_collection
 
 __all__ = ["tiny_backbone", "tiny_collection"]  # fixtures
@@ -97,6 +97,7 @@ stages: [{{name: ranking, steps: 3, batch_size: 8, learning_rate: 1.0e-3, learni
 """
 
 
+@pytest.mark.jvm
 def test_a_package_with_an_architecture(
     tiny_backbone: Path, tiny_collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,14 +111,10 @@ def test_a_package_with_an_architecture(
     recipe.write_text(RECIPE.format(backbone=tiny_backbone, collection=tiny_collection))
     monkeypatch.syspath_prepend(site)
     assert "gated_splade" in set(ARCHITECTURES)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
-
-    def run_command(*words: object) -> None:
-        subprocess.run([sys.executable, "-m", *map(str, words)], check=True, env=environment, cwd=tmp_path)
-
-    run_command("encoders.train", "--recipe", recipe, "--output", model, "--device", "cpu", "--quiet")
-    encode = ["learned_sparse.encode", "--model", "gated", "--checkpoint", model, "--device", "cpu"]
-    run_command(*encode, "--input", tiny_collection / "corpus.jsonl", "--output", tmp_path / "vectors")
-    run_command("learned_sparse.index", "--input", tmp_path / "vectors", "--index", tmp_path / "index")
+    words = f"--recipe {recipe} --output {model} --device cpu --quiet"
+    assert train(words.split()) == 0
+    words = f"--model gated --checkpoint {model} --device cpu --input {tiny_collection}/corpus.jsonl"
+    assert encode.main([*words.split(), "--output", str(tmp_path / "vectors")]) == 0
+    build_index(tmp_path / "vectors", tmp_path / "index")
     logits = load_file(model / "towers" / "term_gate" / "gate.safetensors")["logits"]
     assert logits.abs().max() > 0.05  # the head's learning rate

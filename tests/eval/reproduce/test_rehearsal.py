@@ -75,7 +75,7 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
     counts = re.search(r"^(\d+) of (\d+) cells run, 0 of \d+ steps failed", output, re.MULTILINE)
     assert counts, output
     assert int(counts[1]) == int(counts[2]) >= sum(cell["status"] == "done" for cell in cells) > 1
-    assert (folder / "index.html").is_file()
+    assert (folder / "README.md").is_file()
 
 
 def test_every_matrix_is_rehearsed() -> None:
