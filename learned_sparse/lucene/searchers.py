@@ -202,16 +202,7 @@ def read_contents(index: Path) -> IndexContents:
         return IndexContents(int(reader.numDocs()), ids, int(postings), int(impacts))
 
 
-def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
-    """``{term: documents that have it}``; 0 for a term that is not in the index."""
-    with contextlib.closing(open_reader(index)) as reader:
-        from jnius import autoclass
-
-        term_of, bytes_of = autoclass("org.apache.lucene.index.Term"), autoclass("org.apache.lucene.util.BytesRef")
-        return {term: int(reader.docFreq(term_of(_CONTENTS, bytes_of(bytearray(term, "utf-8"))))) for term in terms}
-
-
-def every_document_frequency(index: Path) -> dict[str, int]:
+def document_frequencies(index: Path) -> dict[str, int]:
     """``{term: documents that have it}`` for all terms of the index."""
     with contextlib.closing(open_reader(index)) as reader:
         from jnius import autoclass

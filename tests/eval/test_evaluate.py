@@ -37,6 +37,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.jvm
 def test_two_runs_side_by_side(
     workspace: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -60,6 +61,7 @@ def test_two_runs_side_by_side(
     ]
 
 
+@pytest.mark.jvm
 def test_differences_from_the_baseline_with_corrected_p_values(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +89,7 @@ def test_differences_from_the_baseline_with_corrected_p_values(
     assert {one["interval"] for one in json.loads(capsys.readouterr().out)["comparisons"]} == {None}
 
 
+@pytest.mark.jvm
 def test_measures_deeper_than_the_run_are_named(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     measures = ["MRR", "MRR@2", "R@1000", "recall_500", "P@5", "MAP"]
     main(["--qrels", "qrels.txt", "--run", "second.txt", "--remove-query", "--measures", *measures])
@@ -94,6 +97,7 @@ def test_measures_deeper_than_the_run_are_named(workspace: Path, caplog: pytest.
     assert caplog.messages == [f"second.txt: at most 2 hits a query; {effects}"]
 
 
+@pytest.mark.jvm
 def test_the_values_of_queries(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = "--qrels qrels.txt --measures MRR@10 --run second.txt --remove-query"
     assert main([*arguments.split(), "--json", "--per-query"]) == 0
@@ -104,6 +108,7 @@ def test_the_values_of_queries(workspace: Path, capsys: pytest.CaptureFixture[st
     assert run["per_query"] == {"MRR@10": {"q1": 1.0, "q2": 1.0, "q3": 1.0}}
 
 
+@pytest.mark.jvm
 def test_a_collection_sets_judgements_measures_and_runs_in_the_home_folder(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

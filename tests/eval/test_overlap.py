@@ -96,6 +96,7 @@ def test_pieces_of_a_text_are_complete_and_without_special_tokens(workspace: Pat
     assert empty == frozenset()
 
 
+@pytest.mark.jvm
 def test_runs_are_measured_on_each_class(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments("--run one=first.txt second.txt --baseline second --json")) == 0
     content = json.loads(capsys.readouterr().out)

@@ -140,6 +140,7 @@ def test_dot_products_equal_those_of_the_encoders(
     assert shuffled == pytest.approx([expected[index] for index in order], rel=1e-5)
 
 
+@pytest.mark.jvm
 def test_the_command(workspace: Path, classifiers: Mapping[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--collection", "./tiny", "--run", "one=first.txt", "--device", "cpu"]
     words += ["--cross-encoder", str(classifiers[1]), "--depth", "2", "1"]
@@ -157,6 +158,7 @@ def test_the_command(workspace: Path, classifiers: Mapping[int, Path], capsys: p
     assert list(content["weights_sha256"]) == ["model.safetensors"]
 
 
+@pytest.mark.jvm
 def test_a_checkpoint_can_rerank(workspace: Path, checkpoints: Mapping[str, str]) -> None:
     words = ["--collection", "./tiny", "--run", "first.txt", "--device", "cpu"]
     words += ["--checkpoint", checkpoints["spade"], "--set", "alpha=0", "--depth", "3", "--output", "out"]

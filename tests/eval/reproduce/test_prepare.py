@@ -116,6 +116,7 @@ def test_a_sample_is_drawn_by_its_seed(collection: Path, tmp_path: Path, capsys:
             sample(collection, tmp_path / "refused", *words)
 
 
+@pytest.mark.jvm
 def test_the_best_run_of_each_query(collection: Path, tmp_path: Path) -> None:
     runs = {
         "a": {"q1": [("d1", 2.0)], "q2": [("d1", 2.0), ("d3", 1.0)]},
@@ -139,4 +140,4 @@ def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path)
     assert batch.row(0)["."] == 1
     assert batch.row(len(TEXTS)) == {"wing": 2000, "drag": 2000}
     assert encoder.description["scoring"] == "bm25"
-    assert encoder.truncated == 0
+    assert batch.truncated == 0
