@@ -8,28 +8,17 @@ Importing this package imports no torch; its names are loaded at first use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from encoders.checkpoints.hub import default_checkpoint, resolve_checkpoint
+    from encoders.encoding.loading import load_encoder as load
     from encoders.models import ARCHITECTURES
     from encoders.training.loop import train
 
 __all__ = ["ARCHITECTURES", "default_checkpoint", "load", "resolve_checkpoint", "train"]
-
-
-def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
-    """One side of a checkpoint (folder, name or Hub id); ``options`` as in ``encoders.encoding.loading.load_encoder``.
-
-    A side that learns nothing (a bag of words) is loaded without torch and transformers.
-    """
-    from encoders.checkpoints.hub import resolve_checkpoint
-    from encoders.encoding.loading import load_encoder
-
-    return load_encoder(resolve_checkpoint(checkpoint), side, **options)
 
 
 __getattr__, __dir__ = lazy_names(
@@ -37,6 +26,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "ARCHITECTURES": "encoders.models",
         "default_checkpoint": "encoders.checkpoints.hub",
+        "load": "encoders.encoding.loading:load_encoder",
         "resolve_checkpoint": "encoders.checkpoints.hub",
         "train": "encoders.training.loop",
     },

@@ -103,13 +103,6 @@ def check_expanded(collection: Collection, encoder: Encoder | None) -> None:
         raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
 
 
-def share(text: str) -> float:
-    """Type of an option that is a share, 0 to 1."""
-    if not 0 <= (number := float(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a share, 0 to 1")
-    return number
-
-
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     """``{name: file}`` of arguments ``NAME=FILE`` or ``FILE``; the default name is the file's without its suffix."""
     runs: dict[str, Path] = {}

@@ -77,8 +77,14 @@ def test_bar_and_end(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with errors._messages_to_stderr(), errors.progress_bar(None, "encoding", "queries", 3):
-        logging.getLogger("learned_sparse").info("two terms were left out")
+
+    def main(_: list[str] | None) -> int:
+        with errors.progress_bar(None, "encoding", "queries", 3):
+            logging.getLogger("learned_sparse").info("two terms were left out")
+        return 0
+
+    with pytest.raises(SystemExit):
+        errors.run_main(main)
     bar, message, again, *_ = re.split(r"(two terms were left out\n)", terminal.getvalue())
     assert bar.rstrip("\r ").endswith("queries/s]")
     assert message

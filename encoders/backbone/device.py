@@ -66,13 +66,8 @@ def has_bf16(device: torch.device) -> bool:
     """Whether ``device`` multiplies bf16 matrices in hardware."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and cpu_has_bf16()
-
-
-def cpu_has_bf16() -> bool:
-    """Whether this CPU multiplies bf16 matrices in hardware."""
     capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return device.type == "cpu" and any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,14 @@ from encoders.backbone.inference import prepare_network
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
 from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
-from encoders.encoding.text_encoder import Entry, Prepared, TextEncoder, keep_top_k
-from encoders.models import architecture_named
+from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
+from encoders.models import ARCHITECTURES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
+
+if TYPE_CHECKING:
+    from learned_sparse.core.reading import Entry
 
 _MAX_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
 _MAX_WEIGHTS_ON_ACCELERATOR = 2**26
@@ -79,7 +82,7 @@ class CheckpointEncoder(TextEncoder):
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
         """Weights of the prepared texts in order, one row each; texts of similar length share a forward pass."""
         tokens, lengths, truncated = prepared
-        self.truncated += truncated
+        dropped = 0
         starts, order = np.cumsum(lengths) - lengths, np.argsort(-lengths, kind="stable")
         rows = [SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)]
         left = order
@@ -96,19 +99,20 @@ class CheckpointEncoder(TextEncoder):
             with torch.inference_mode():
                 weights = self.weigher(*(to_device(each, self._device) for each in inputs))
                 if self.unwritable:
-                    self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
+                    dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                     weights[:, self._blocked] = 0
                 batch = to_sparse(weights, self.terms)
             rows.append(batch if self._top_k is None else keep_top_k(batch, self._top_k))
-        return SparseBatch.concatenate(rows).take(np.argsort(order))
+        batch = SparseBatch.concatenate(rows).take(np.argsort(order))
+        return dataclasses.replace(batch, truncated=truncated, dropped=dropped)
 
-    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
+    def tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
         ids_only = {"return_attention_mask": False, "return_token_type_ids": False}
         options: dict[str, Any] = {"max_length": self.max_length, "truncation": True, "padding": False, **ids_only}
-        tokenized = tokenize_texts(self.tokenizer, texts, prompt=self._prompt, **options)
+        tokenized = tokenize_texts(self.tokenizer, texts, prompt=self.prompt, **options)
         return tokenized["input_ids"], tokenized.encodings or ()
 
-    def _shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
+    def shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
         weigher: Any = self.weigher
         if not hasattr(weigher, "shares"):
             raise LearnedSparseError(f"{type(weigher).__name__} cannot attribute its weights to tokens (no `shares`)")
@@ -150,9 +154,10 @@ def load_checkpoint_encoder(
     device: str | None = None,
     dtype: str | None = None,
     batch_size: str | int | None = None,
+    weights: bool = True,
 ) -> CheckpointEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
-    family = architecture_named(notes.architecture)
+    family = ARCHITECTURES[notes.architecture]
     chosen, changed = family.changed(notes.settings, settings, name, notes.unrecorded)
     names = family.towers(chosen, side)
     notes.check_files(folder, names)
@@ -161,14 +166,15 @@ def load_checkpoint_encoder(
     chosen_device = choose_device(device)
     # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
     chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if names else "fp32"
-    towers = {tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower)) for tower in names}
+    loaded = names if weights else ()
+    towers = {tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower)) for tower in loaded}
     for size in (tower.vocabulary_size for tower in towers.values()):
         if size != (recorded := notes.vocabulary_size):
             raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
     check_sizes(name, max_length, top_k, longest_input(towers.values()))
     encoder = CheckpointEncoder(
-        family.weigher(chosen, side, towers, vocabulary),
+        family.weigher(chosen, side, towers, vocabulary) if weights else nn.Identity(),
         tokenizer,
         family.terms(chosen, vocabulary),
         max_length=max_length,

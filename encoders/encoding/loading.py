@@ -1,25 +1,19 @@
-"""One side of a checkpoint as an encoder; a side without a network is encoded here, without torch."""
+"""One side of a checkpoint as an encoder; a side without a network is loaded without torch."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-from tokenizers import Tokenizer
-
-from encoders.checkpoints.hub import locate, published_settings
-from encoders.checkpoints.notes import BagNotes, changed_keys, check_sizes, read_notes, read_table
-from encoders.checkpoints.tokenizer import pair_of, read_tokenizer, spellings
-from encoders.encoding.text_encoder import Entry, Prepared, TextEncoder, keep_top_k
+from encoders.checkpoints.hub import locate, published_settings, resolve_checkpoint
+from encoders.checkpoints.notes import changed_keys, check_sizes, read_notes, read_table
+from encoders.checkpoints.tokenizer import read_tokenizer, spellings
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Share, SparseBatch
 
 if TYPE_CHECKING:
-    from encoders.encoding.encoder import CheckpointEncoder
+    from encoders.encoding.text_encoder import TextEncoder
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +30,9 @@ def load_encoder(
     batch_size: str | int | None = None,
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> CheckpointEncoder | BagOfWordsEncoder:
-    """One side of a checkpoint (folder or Hub id); only the towers that this side reads are loaded.
+    weights: bool = True,
+) -> TextEncoder:
+    """One side of a checkpoint (folder, name or Hub id); only the towers that this side reads are loaded.
 
     - ``model``: name for error messages.
     - ``device``: ``cpu``, ``cuda``, ``cuda:1``, ...
@@ -49,10 +44,12 @@ def load_encoder(
     - ``revision``: of a Hub repository.
     - ``settings``: changes to the settings of the checkpoint that its architecture allows. If documents depend on a
       changed setting, the stored quantizer is not used.
+    - ``weights``: ``False`` reads no network, for an encoder whose description is needed, and that cannot encode.
 
     ``None`` means the value in the checkpoint, or what suits the machine. A bag of words is loaded without torch and
     ignores ``device``, ``dtype`` and ``batch_size``.
     """
+    checkpoint = resolve_checkpoint(checkpoint)
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
     name, bag = f"{model or checkpoint} ({side})", notes.bags.get(side)
@@ -65,14 +62,17 @@ def load_encoder(
         assumptions.append(f"texts of {length} tokens (--max-length)")
     if assumptions:
         _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
-    encoder: CheckpointEncoder | BagOfWordsEncoder
+    encoder: TextEncoder
     if bag is None:
         from encoders.encoding.encoder import load_checkpoint_encoder
 
         encoder = load_checkpoint_encoder(
-            folder, notes, side, name, changes, length, top_k, device=device, dtype=dtype, batch_size=batch_size
-        )
+            folder, notes, side, name, changes, length, top_k, device=device, dtype=dtype, batch_size=batch_size,
+            weights=weights,
+        )  # fmt: skip
     else:
+        from encoders.encoding.bag_of_words import BagOfWordsEncoder
+
         changes = {**notes.settings, **changes}
         changed = changed_keys(name, notes.settings, changes, bag.changeable)
         check_sizes(name, length, top_k)
@@ -88,59 +88,3 @@ def load_encoder(
         encoder.description = notes.description(folder, side, changes, tables, tokenizer) | options
     encoder.checkpoint = None if revision else checkpoint
     return encoder
-
-
-class BagOfWordsEncoder(TextEncoder):
-    """Gives the same vectors as ``CheckpointEncoder`` with a ``BagOfWords``, without torch and transformers."""
-
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        terms: Sequence[str],
-        bag: BagNotes,
-        weights: npt.NDArray[np.float32] | None = None,
-        *,
-        max_length: int,
-        top_k: int | None = None,
-        prompt: str = "",
-    ) -> None:
-        """Truncation and padding of ``tokenizer`` are set in place; ``weights`` is the table of ``bag``, if any."""
-        super().__init__(tokenizer, terms, max_length, top_k, prompt)
-        tokenizer.enable_truncation(max_length)
-        tokenizer.no_padding()
-        self.query_only_settings = frozenset(bag.query_only_settings)
-        self._counts, self._weights = bag.weighting == "tf", weights
-        self._in_bag, self._writable = np.ones((2, len(terms)), bool)
-        self._in_bag[list(bag.excluded)] = False
-        self._writable[self.unwritable] = False
-
-    def encode_prepared(self, prepared: Prepared) -> SparseBatch:
-        """Weights of the prepared texts in order, one row each."""
-        tokens, lengths, truncated = prepared
-        self.truncated += truncated
-        rows = np.repeat(np.arange(len(lengths)), lengths)
-        cells, counts = np.unique(rows * len(self.terms) + tokens, return_counts=True)
-        rows, tokens = np.divmod(cells, len(self.terms))
-        counted = self._in_bag[tokens]
-        kept = counted & self._writable[tokens]
-        self.dropped += int(np.count_nonzero(counted & ~kept))
-        values = (counts if self._counts else np.ones(len(tokens))).astype(np.float32)
-        if self._weights is not None:
-            values = self._weights[tokens]
-            kept &= values > 0
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=len(lengths)))]).astype(np.int64)
-        batch = SparseBatch(indptr, tokens[kept].astype(np.int32), values[kept], self.terms)
-        return batch if self._top_k is None else keep_top_k(batch, self._top_k)
-
-    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
-        encodings = self.tokenizer.encode_batch([pair_of(self._prompt + text) for text in texts])
-        return [encoding.ids for encoding in encodings], encodings
-
-    def _shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
-        shares, terms = [], set(columns.tolist())
-        for position, token in enumerate(ids):
-            if token in terms:
-                shares.append((token, Share(position, 1.0 if self._weights is None else float(self._weights[token]))))
-                if not self._counts:
-                    terms.remove(token)  # of a repeated token, the first counts
-        return shares, []

@@ -32,7 +32,7 @@ from encoders.checkpoints.tokenizer import (
     tokenizer_sha256,
     with_word_marks,
 )
-from encoders.models import SIDES, architecture_named
+from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS, BagOfWords, TermWeighers
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, sha256
@@ -75,7 +75,7 @@ def new_model(
     lora: Lora | None = None,
 ) -> LoadedModel:
     """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``)."""
-    family = architecture_named(architecture)
+    family = ARCHITECTURES[architecture]
     parsed, folder = parse(family.settings, settings, f"settings of {architecture}"), locate(backbone)
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
@@ -145,7 +145,7 @@ def load_checkpoint(
     """
     folder = locate(name, revision)
     notes = read_notes(folder)
-    family = architecture_named(notes.architecture)
+    family = ARCHITECTURES[notes.architecture]
     settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
     chosen, changed = family.changed(notes.settings, settings, str(name), notes.unrecorded)
     towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
@@ -195,7 +195,7 @@ def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenize
         raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
     size = sizes.pop()
     vocabulary = Vocabulary.from_tokenizer(tokenizer, size, architecture)
-    weighers = architecture_named(architecture).build(settings, towers, vocabulary)
+    weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
     return LoadedModel(
         architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
     )
@@ -206,7 +206,7 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
 
     Empty where the package tokenizers alone could tokenize a text or spell a term differently than transformers.
     """
-    family, settings, tokenizer = architecture_named(model.architecture), model.settings, load_tokenizer(folder)
+    family, settings, tokenizer = ARCHITECTURES[model.architecture], model.settings, load_tokenizer(folder)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, vocabulary_size, model.architecture)
     if not (
         tokenizer.is_fast

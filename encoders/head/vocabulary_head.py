@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-from learned_sparse.core.records import Share
 
 if TYPE_CHECKING:
     from encoders.head.screen import Screen
@@ -56,7 +54,9 @@ def pool(
     scores, log, screen = TiledScores(hidden, mask, weight, bias), saturation == "log", screen if relu else None
     with torch.autocast(hidden.device.type, enabled=False):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias)):
-            return _Pooled.apply(scores.rows, weight, bias, scores, pooling, relu, log, screen)  # type: ignore[no-untyped-call, no-any-return]
+            from encoders.head.gradients import Pooled
+
+            return Pooled.apply(scores.rows, weight, bias, scores, pooling, relu, log, screen)  # type: ignore[no-untyped-call, no-any-return]
         if screen:
             return screen.pool(scores, pooling, log=log)[0]
         return (scores.max(relu=relu, log=log) if pooling == "max" else scores.sum(log=log))[0]
@@ -113,92 +113,6 @@ def first_occurrences(input_ids: Tensor, literal: Tensor) -> Tensor:
     """True at the first of the ``literal`` positions of each text that hold the same token; all ``(batch, tokens)``."""
     same = (input_ids[:, :, None] == input_ids[:, None, :]) & literal[:, None, :]
     return literal & ~same.tril(diagonal=-1).any(2)
-
-
-class Shares(NamedTuple):
-    """Token ``token[i]`` contributes ``value[i]`` to the weight of dimension ``column[i]``; all ``(n,)``."""
-
-    part: str
-    """Name of the part of the model, empty for a model of one part."""
-    token: Tensor
-    """Positions in the text."""
-    column: Tensor
-    value: Tensor
-    gate: bool = False
-    """Whether the values are logits of a gate, which are no part of the weight."""
-
-    def of_part(self, part: str, factor: float = 1.0) -> Shares:
-        """The shares with the name ``part`` and values multiplied by ``factor``."""
-        return self._replace(part=part, value=self.value * factor)
-
-    def entries(self) -> Iterator[tuple[int, Share]]:
-        """Dimension and share of each."""
-        for token, column, value in zip(self.token.tolist(), self.column.tolist(), self.value.tolist(), strict=True):
-            yield column, Share(token, value, self.part)
-
-
-def pooled_shares(
-    hidden: Tensor,
-    mask: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    columns: Tensor,
-    *,
-    pooling: Literal["sum", "max"],
-    saturation: Literal["log", "none"] = "none",
-    relu: bool = True,
-) -> Shares:
-    """Shares of tokens in the weights ``columns`` of ``pool`` of one text: ``hidden`` is ``(1, tokens, hidden)``."""
-    (position,) = mask[0].nonzero(as_tuple=True)
-    rows, wide = hidden[0, position], torch.promote_types(hidden.dtype, torch.float32)
-    scores = (rows @ functional.embedding(columns, weight).to(rows.dtype).T).to(wide) + bias[columns].to(wide)
-    if relu:
-        scores = scores.relu()
-    if saturation == "log":
-        scores = scores.log1p()
-    chosen = scores != 0
-    if pooling == "max" and len(position):
-        chosen &= torch.zeros_like(chosen).scatter_(0, scores.argmax(0, keepdim=True), True)
-    row, column = chosen.nonzero(as_tuple=True)
-    return Shares("", position[row], columns[column], scores[row, column])
-
-
-def merged_shares(
-    scores: Tensor, input_ids: Tensor, counted: Tensor, columns: Tensor, repeats: Literal["max", "first", "mean", "sum"]
-) -> Shares:
-    """Shares for ``encoders.models.token_weights.merge`` of one text; the first three are ``(1, tokens)``.
-
-    A term without positive weight has no shares.
-    """
-    (position,) = (counted[0] & torch.isin(input_ids[0], columns)).nonzero(as_tuple=True)
-    column, value = input_ids[0, position], scores[0, position]
-    if repeats == "max":
-        _, position, column, value, _ = first_largest(position, column, value)
-    elif repeats == "first":
-        _, position, column, _, _ = first_largest(position, column, -position)
-        value = scores[0, position]
-    elif repeats == "mean":
-        value = value / torch.bincount(column)[column]
-    size = int(column.max()) + 1 if len(column) else 0
-    totals = value.new_zeros(size).index_add_(0, column, value)
-    kept = (totals[column] > 0) & (value != 0)
-    return Shares("", position[kept], column[kept], value[kept])
-
-
-def first_largest(token: Tensor, column: Tensor, value: Tensor) -> Shares:
-    """The largest value of each column, that of the first token if several are equal."""
-    order = token.argsort(stable=True)
-    order = order[value[order].argsort(descending=True, stable=True)]
-    order = order[first_of_each(column[order])]
-    return Shares("", token[order], column[order], value[order])
-
-
-def first_of_each(group: Tensor) -> Tensor:
-    """The number of the first element of each group, in the order of groups."""
-    ordered, order = torch.sort(group, stable=True)
-    starts = torch.ones_like(ordered, dtype=torch.bool)
-    starts[1:] = ordered[1:] != ordered[:-1]
-    return order[starts]
 
 
 class TiledScores:
@@ -360,56 +274,6 @@ class TiledScores:
         return numbers, numbers, self.rows.new_empty(0, dtype=self._wide)
 
 
-class _Pooled(torch.autograd.Function):
-    """Pooled scores with gradients, without ever holding ``(rows, vocabulary)``.
-
-    The gradient of a maximum goes to the row that won: one per text and term. For sums, ReLU makes the scores sparse:
-    the positive scores are kept where they are few, and computed again in the backward pass elsewhere (``spans``).
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: Pooling, relu: bool,
-        log: bool, screen: Screen | None,
-    ) -> Tensor:  # fmt: skip
-        ctx.log, ctx.spans = log, []
-        ctx.dtype, ctx.text_of_row, ctx.kept = scores.dtype, scores.text_of_row, scores.kept
-        if pooling == "sum":
-            weights, *entries = scores.sum(log=log, dense=ctx.spans)
-        elif screen:
-            weights, *entries = screen.pool(scores, "max", log=log, entries=True)
-        else:
-            weights, *entries = scores.max(relu=relu, log=log, entries=True)
-        ctx.save_for_backward(rows, weight, bias, *entries)
-        return weights
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        rows, weight, bias, row, column, score = ctx.saved_tensors
-        # Products with denormal numbers are slow (2.2 s instead of 1.4 for a backward pass), and a softmax that is
-        # sure of its choice gives gradients that become denormal on their way through the model.
-        gradient = gradients[0]
-        gradient = gradient.masked_fill(gradient.abs() < 1e8 * torch.finfo(gradient.dtype).tiny, 0.0).contiguous()
-        value = gradient[ctx.text_of_row[row.long()], column.long()]
-        value = value / (1 + score) if ctx.log else value
-        d_rows, d_weight, d_bias = entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
-        if ctx.spans:
-            rows, weight = rows.to(ctx.dtype), weight.to(ctx.dtype)
-        for start, end in ctx.spans:
-            scores = (rows @ weight[start:end].t()).to(gradient.dtype).add_(bias[start:end])
-            d_scores = gradient[:, start:end][ctx.text_of_row]
-            d_scores = d_scores if ctx.kept is None else d_scores * ctx.kept
-            d_scores = d_scores / (1 + scores.relu()) if ctx.log else d_scores
-            d_scores = d_scores.where(scores > 0, 0.0)
-            d_bias[start:end] += d_scores.sum(0)
-            d_scores = d_scores.to(ctx.dtype)
-            if d_rows is not None:
-                d_rows += d_scores @ weight[start:end]
-            if d_weight is not None:
-                d_weight[start:end] += d_scores.t() @ rows
-        return d_rows, d_weight, d_bias, None, None, None, None, None
-
-
 def activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
     """ReLU and log(1 + x) in place, if requested."""
     scores = scores.relu_() if relu else scores
@@ -443,32 +307,4 @@ def by_onednn(rows: Tensor) -> bool:
         and rows.device.type == "cpu"
         and torch.backends.mkldnn.is_available()
         and torch.backends.cpu.get_cpu_capability() != "AVX2"
-    )
-
-
-def entry_gradients(
-    rows: Tensor, weight: Tensor, entries: tuple[Tensor, Tensor, Tensor], needed: tuple[bool, ...]
-) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """Gradients of ``rows``, ``weight`` and ``bias`` if that of ``rows @ weight.T + bias`` is ``entries``:
-    row, column and value of its non-zero elements.
-    """
-    row, column, value = entries
-    d_rows = _weighted_sums(row, len(rows), column, value, weight) if needed[0] else None
-    d_weight = _weighted_sums(column, len(weight), row, value, rows) if needed[1] else None
-    if value.device.type == "cpu":
-        d_bias = value.new_zeros(len(weight)).index_add_(0, column.long(), value)
-    else:  # index_add_ would add in a different order each time
-        ones = value.new_ones(1, 1)
-        d_bias = _weighted_sums(column, len(weight), torch.zeros_like(column), value, ones).squeeze(1)
-    return d_rows, d_weight, d_bias
-
-
-def _weighted_sums(group: Tensor, groups: int, source: Tensor, value: Tensor, vectors: Tensor) -> Tensor:
-    """``out[g]`` = sum of ``value[k] * vectors[source[k]]`` over the k with ``group[k] = g``, always in one order."""
-    order = torch.sort(group, stable=True).indices
-    counts = torch.bincount(group, minlength=groups)
-    starts = counts.cumsum(0) - counts
-    # embedding_bag was faster than torch's CSR product (25-53 ms against 44-82) and exists on every device
-    return functional.embedding_bag(
-        source.long()[order], vectors.to(value.dtype), starts, mode="sum", per_sample_weights=value[order]
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.lazy import Register
 
 if TYPE_CHECKING:
@@ -32,19 +31,10 @@ ARCHITECTURES: Register[Architecture[Any]] = Register(
     },
 )
 
-
-def architecture_named(name: str) -> Architecture[Any]:
-    """An entry of ``ARCHITECTURES``; an unknown name is an error that suggests the nearest one."""
-    if name not in ARCHITECTURES:
-        raise LearnedSparseError(f"unknown architecture {name!r}{did_you_mean(name, ARCHITECTURES)}")
-    return ARCHITECTURES[name]
-
-
 __all__ = [
     "ARCHITECTURES",
     "SIDES",
     "architecture",
-    "architecture_named",
     "objectives",
     "spade",
     "sparterm",

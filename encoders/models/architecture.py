@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from encoders.backbone.towers import LanguageModel, TermTable
 from encoders.checkpoints.notes import as_json, changed_keys
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.vocabulary_head import Shares, merged_shares
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
@@ -23,6 +22,7 @@ from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
     from encoders.backbone.hidden_states import TowerKind
+    from encoders.head.shares import Shares
     from encoders.models.objectives import Mixture, Objective
     from encoders.training.recipe import Stage
 
@@ -69,6 +69,8 @@ class BagOfWords(nn.Module):
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """Every occurrence for ``tf``, else the first one."""
+        from encoders.head.shares import merged_shares
+
         literal = self.literal_positions(input_ids, attention_mask)
         repeats: Literal["first", "sum"] = "sum" if self.weighting == "tf" else "first"
         weights = literal.float() if self.table is None else literal * self.table()[input_ids]
@@ -115,6 +117,8 @@ def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool | Liter
 class PooledTower(nn.Module):
     """A tower, and the positions of a text that are pooled."""
 
+    tower: Any
+
     def __init__(self, tower: nn.Module, vocabulary: Vocabulary, *, pool_special_tokens: bool) -> None:
         """``pool_special_tokens``: whether [CLS] and [SEP] are pooled too; [UNK] always is."""
         super().__init__()
@@ -127,14 +131,8 @@ class PooledTower(nn.Module):
         """True at the positions that are pooled, ``(batch, tokens)``."""
         return attention_mask.bool() & self._pooled_tokens[input_ids]
 
-
-class PooledMaskedLM(PooledTower):
-    """A masked-LM tower whose logits are pooled over positions."""
-
-    tower: LanguageModel
-
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Hidden states, pooled positions, decoder weight and bias: the first arguments of ``encoders.head.pool``."""
+        """Of a language model: hidden states, pooled positions, decoder weight and bias, as ``pool`` takes them."""
         pooled = self.pooled_positions(input_ids, attention_mask)
         return self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias
 

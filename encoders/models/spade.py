@@ -13,11 +13,12 @@ from torch.nn import functional
 from encoders.backbone.hidden_states import HiddenStatesKind, TowerKind
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.shares import Shares, pooled_shares
 from encoders.head.token_top_k import largest_shares, max_pool_entries, top_k_per_row
-from encoders.head.vocabulary_head import Shares, pool, pooled_shares
+from encoders.head.vocabulary_head import pool
 from encoders.models.architecture import (
     Architecture,
-    PooledMaskedLM,
+    PooledTower,
     SpecialTokens,
     TermWeighers,
     Weighting,
@@ -142,7 +143,7 @@ def _millionths(share: float) -> int:
     return round(share * _MILLION)
 
 
-class Expansion(PooledMaskedLM):
+class Expansion(PooledTower):
     """The largest k masked-LM logits of each position, and their maximum over positions (Eq. 7 to 9)."""
 
     def __init__(self, settings: SpaDESettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:

@@ -12,12 +12,13 @@ from torch.nn import functional
 
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.shares import Shares, merged_shares, pooled_shares
 from encoders.head.token_top_k import keep_largest
-from encoders.head.vocabulary_head import Shares, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
+from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
 from encoders.models.architecture import (
     Architecture,
     BagOfWords,
-    PooledMaskedLM,
+    PooledTower,
     SpecialTokens,
     TermWeighers,
     Weighting,
@@ -78,7 +79,7 @@ class SparTermSettings:
             )
 
 
-class Gate(PooledMaskedLM):
+class Gate(PooledTower):
     """The gating controller of section 3.3, up to the Binarizer."""
 
     def __init__(self, settings: SparTermSettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
@@ -102,7 +103,7 @@ class Gate(PooledMaskedLM):
         return [pooled_shares(*states, columns, pooling=pooling, relu=self._pool != "raw_max")._replace(gate=True)]
 
 
-class Importance(PooledMaskedLM):
+class Importance(PooledTower):
     """The importance predictor of section 3.2: I = sum_i ReLU(I_i)."""
 
     def literal(self, input_ids: Tensor, attention_mask: Tensor, literal: Tensor) -> Tensor:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.vocabulary_head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
+from encoders.head.vocabulary_head import Pooling, Saturation, lexical_pool, pool
 from encoders.models.architecture import (
     BagOfWords,
     OneTowerArchitecture,
-    PooledMaskedLM,
+    PooledTower,
     SpecialTokens,
     Weighting,
     check_weighting,
@@ -22,6 +22,9 @@ from encoders.models.architecture import (
 )
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
+
+if TYPE_CHECKING:
+    from encoders.head.shares import Shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +62,7 @@ class SpladeSettings:
         check_weighting(self.query, self.query_weighting)
 
 
-class Splade(PooledMaskedLM):
+class Splade(PooledTower):
     """One side of SPLADE: pooled, saturated masked-LM logits."""
 
     def __init__(self, settings: SpladeSettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
@@ -67,8 +70,8 @@ class Splade(PooledMaskedLM):
         self._pooling = settings.pooling
         self._saturation: Saturation = "none" if settings.saturation == "none" else "log"
         self._twice = settings.saturation == "log-log"
-        self._lexical = settings.expansion == "lexical"
-        self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens)
+        lexical = settings.expansion == "lexical"
+        self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens) if lexical else None
         self.unblocked: Tensor
         """Dimensions that may have weight, ``(vocabulary,)`` of bool."""
         unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
@@ -78,7 +81,7 @@ class Splade(PooledMaskedLM):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
         hidden, pooled, *decoder = self.states(input_ids, attention_mask)
-        if self._lexical:
+        if self.bag_of_words is not None:
             literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
             weights = lexical_pool(
                 hidden, input_ids, pooled, literal, *decoder, pooling=self._pooling, saturation=self._saturation
@@ -93,6 +96,8 @@ class Splade(PooledMaskedLM):
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text."""
+        from encoders.head.shares import pooled_shares
+
         states = self.states(input_ids, attention_mask)
         shares = pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)
         return [shares._replace(value=shares.value.log1p()) if self._twice else shares]

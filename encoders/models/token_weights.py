@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from encoders.backbone.hidden_states import HiddenStates
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.head.vocabulary_head import Shares, first_occurrences, merged_shares
+from encoders.head.shares import Shares, merged_shares
+from encoders.head.vocabulary_head import first_occurrences
 from encoders.models.architecture import BagOfWords, SpecialTokens
 from learned_sparse.core.errors import LearnedSparseError
 

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
 from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.head.shares import Shares
 from encoders.head.token_top_k import WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
-from encoders.head.vocabulary_head import Shares
 from encoders.models.architecture import Architecture, PooledTower
 from encoders.models.objectives import Mixture
 from learned_sparse.core.encoder import Side

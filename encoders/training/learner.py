@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
-from encoders.models import SIDES, architecture_named
+from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.objectives import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
@@ -112,7 +112,7 @@ class Learner:
 
 def trained_parameters(model: LoadedModel, component: str | None, objective: Objective) -> list[nn.Parameter]:
     """Parameters of the objective's towers in one component or the whole model, each once."""
-    part = architecture_named(model.architecture).part(model.weighers, component)
+    part = ARCHITECTURES[model.architecture].part(model.weighers, component)
     towers = [model.towers[name] for name in objective.towers if name in model.towers]
     trainable = {parameter for tower in towers for parameter in tower.trainable_parameters()}
     return [p for p in dict.fromkeys([*part.document.parameters(), *part.query.parameters()]) if p in trainable]
@@ -132,7 +132,7 @@ def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter
     for module in (module for tower in model.towers.values() for module in tower.modules() if not stage.dropout):
         # transformers computes layers again in training mode only
         module.training = bool(getattr(module, "gradient_checkpointing", False))
-    family, rates = architecture_named(model.architecture), dict[nn.Parameter, float]()
+    family, rates = ARCHITECTURES[model.architecture], dict[nn.Parameter, float]()
     for name, rate in sorted(stage.learning_rates.items(), key=lambda item: item[0] == "head"):
         known = family.components(model.weighers.document)
         if rate is None:

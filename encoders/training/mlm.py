@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from encoders.backbone.towers import LanguageModel
 from encoders.encoding.model import LoadedModel
-from encoders.models import architecture_named
+from encoders.models import ARCHITECTURES
 from encoders.models.architecture import TermWeighers
 from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.training.recipe import Stage
@@ -36,7 +36,7 @@ class MaskedLMObjective(Objective):
     ranks = False
 
     def __init__(self, stage: Stage, model: LoadedModel, weighers: TermWeighers) -> None:
-        family, tokenizer = architecture_named(model.architecture), model.tokenizer
+        family, tokenizer = ARCHITECTURES[model.architecture], model.tokenizer
         names = family.tower_names(model.settings)
         self._towers = {name: model.towers[name] for name in names if isinstance(model.towers[name], LanguageModel)}
         self.towers = tuple(self._towers)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from encoders.encoding.model import LoadedModel
-from encoders.models import SIDES, architecture_named
+from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import TermWeighers
 from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
@@ -56,7 +56,7 @@ class RankingObjective(Objective):
 
 def make_objective(stage: Stage, model: LoadedModel) -> Objective:
     """What ``stage`` minimises on ``model``."""
-    family = architecture_named(model.architecture)
+    family = ARCHITECTURES[model.architecture]
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
     if stage.objective == "mlm":
         from encoders.training.mlm import MaskedLMObjective

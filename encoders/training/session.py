@@ -27,7 +27,7 @@ from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
-from encoders.models import SIDES, architecture_named
+from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.negatives import Run, Vectors, best_documents
 from encoders.training.data.texts import TextStore
@@ -89,7 +89,7 @@ class Session:
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:
             raise LearnedSparseError("gradient_checkpointing: no tower of this model has layers; set it to false")
-        self.family = architecture_named(self.model.architecture)
+        self.family = ARCHITECTURES[self.model.architecture]
         self.vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, next(iter(towers.values())).vocabulary_size)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}

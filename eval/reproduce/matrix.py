@@ -73,6 +73,8 @@ class Column:
     """Measure only the queries of one class of SpaDE's Table 4 (see ``eval.runs``)."""
     queries: int | None = None
     """Published number of queries, shown beside ours."""
+    flops_queries: str = ""
+    """Topics that FLOPS are estimated from (``{data}`` is filled in); empty: those of the split."""
     rows: tuple[str, ...] = ()
     """Rows that are run on the column; empty: all that do not name other columns."""
 

@@ -172,6 +172,8 @@ class Target:
     queries: int = 1000
     overlap: str | None = None
     """As that of ``CellPlan``."""
+    flops_queries: Path | None = None
+    """As that of ``Column``."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -271,6 +273,8 @@ class Builder:
         name = at.replace("*", stem if plain else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
         path, option = home() / name, _OUTPUT.get(kind, "--output")
         output = () if option is None else (option, path.name if option == "--model" else str(path))
+        if option == "--model" and "--input" in arguments:  # only texts of a collection have a default folder
+            output = (*output, "--output", str(path))
         unkeyed = ("--resume",) if kind == "train" else ()
         if kind == "search" or (self.threads and kind in ("index", "index-bm25")):
             unkeyed = ("--threads", str(self.threads or 2), *(("--batch-size", "64") if kind == "search" else ()))
@@ -295,7 +299,8 @@ class Builder:
         on = target(column.collection, column.split, column.measures)
         if column.sample or column.pool:
             on = self.part(on, column.sample, column.pool)
-        return dataclasses.replace(on, overlap=column.overlap)
+        flops_queries = Path(column.flops_queries) if column.flops_queries else None
+        return dataclasses.replace(on, overlap=column.overlap, flops_queries=flops_queries)
 
     def part(self, whole: Target, sample: Sample | None, pool: int | None) -> Target:
         """A sample of a collection, or all its judged queries; with the top ``pool`` documents of BM25 for each."""
@@ -408,7 +413,7 @@ class Builder:
             index = self.make("index-bm25", stem, at, words, documents, disk_bytes=size)
         options = ["--index", str(index.writes[0]), *row.bm25_words]
         searched = self.search(stem, on, [*flag, *options], index)
-        costs = self.costs(stem, on, options, searched)
+        costs = self.costs(stem, on, options, on.flops_queries, searched)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs)
 
     def bm25_index(self, on: Target) -> Step:
@@ -435,15 +440,18 @@ class Builder:
         stem = self._stem(name, seed, row.options, row.encode, row.queries)
         query_stem = self._stem(name, seed, row.encode, row.queries)
         pairs = [pair for pair in itertools.pairwise(row.options) if pair[0] in _QUERY_OPTIONS]
-        query_words = ["learned_sparse.encode", "--collection", on.collection]
-        query_words += [*self._encode_words(query_stem, weights, row), *itertools.chain(*pairs)]
+        query_words = [*self._encode_words(query_stem, weights, row), *itertools.chain(*pairs)]
         query_words += set_words(row.encode | row.queries)
         made_of = list(weights.made_of)
         if "--with" in row.options:  # documents say how queries weigh BM25
             query_words, made_of = [*query_words, "--with", str(vectors)], [*made_of, encoded]
-        query_words += ["--queries", "--split", on.split]
-        at, made_of = f"queries/{on.name}/{on.split}/*", [*made_of, *on.judged]
-        queries = self.make("encode-queries", query_stem, at, query_words, *made_of)
+        words = ["learned_sparse.encode", "--collection", on.collection, *query_words, "--queries", "--split", on.split]
+        at, flops_queries = f"queries/{on.name}/{on.split}/*", None
+        queries = self.make("encode-queries", query_stem, at, words, *made_of, *on.judged)
+        if on.flops_queries:
+            words = ["learned_sparse.encode", "--input", str(on.flops_queries), *query_words, "--queries"]
+            at = f"queries/{on.name}/flops/*"
+            flops_queries = self.make("encode-queries", query_stem, at, words, *made_of, on.flops_queries)
         changed = set_words(row.queries)
         files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words, "--encoding"]
         files, words = [*files, *changed], ["--model", vectors.name, *changed, *row.bm25_words]
@@ -459,7 +467,7 @@ class Builder:
                 index_words = [index.module, *index.arguments, "--verify", str(self.matrix.verify)]
                 searchable = self.make("verify", vectors.name, f"verified/{on.name}/*", index_words, index)
         searched = self.search(stem, on, words, searchable)
-        costs = self.costs(stem, on, files, searched, queries)
+        costs = self.costs(stem, on, files, flops_queries, searched, queries)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint)
 
     def encoded(self, name: str, row: Row, on: Target, seed: int | None) -> Step:
@@ -484,10 +492,16 @@ class Builder:
         words = ["learned_sparse.search", *words, *on.words, "--hits", str(hits or self.matrix.hits)]
         return self.make("search", stem, f"runs/{on.name}/{on.split}/*.txt", words, searchable, *on.judged)
 
-    def costs(self, stem: str, on: Target, words: Iterable[str | Path], *needs: Step) -> Step:
-        """Measure the costs of a row; ``words`` name its vectors, queries and index."""
-        words = ["eval.costs", *words, *on.words, "--hits", str(self.matrix.hits)]
-        return self.make("costs", stem, f"costs/{on.name}/{on.split}/*.json", words, *needs)
+    def costs(
+        self, stem: str, on: Target, words: Iterable[str | Path], flops: Step | Path | None, *needs: Step
+    ) -> Step:
+        """Measure the costs of a row; ``words`` name its vectors, queries and index, ``flops`` its FLOPS queries."""
+        words, made_of = ["eval.costs", *words, *on.words, "--hits", str(self.matrix.hits)], list[Made](needs)
+        if flops:
+            stem = f"{stem}-flops"
+            words += ["--flops-queries", flops.writes[0] if isinstance(flops, Step) else flops]
+            made_of.append(flops)
+        return self.make("costs", stem, f"costs/{on.name}/{on.split}/*.json", words, *made_of)
 
     def expansions(self, row: Row, on: Target) -> tuple[Path | Step, ...]:
         """What ``--expanded`` reads for a row, if anything: predicted queries, or the step that makes new terms.

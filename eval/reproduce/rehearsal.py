@@ -219,7 +219,9 @@ def _cut_source(source: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
 
 def _column(column: Column, made_up: MadeUp) -> Column:
     """A column on a made-up collection; a sample has fewer queries and documents, of which its pool is a part."""
-    changed: dict[str, Any] = {"collection": made_up.collection(column.collection)}
+    collection = made_up.collection(column.collection)
+    topics = column.flops_queries and str(Path(collection) / "queries.jsonl")
+    changed: dict[str, Any] = {"collection": collection, "flops_queries": topics}
     if column.sample is not None:
         queries, documents = column.sample.queries and QUERIES // 3, column.sample.documents and DOCUMENTS // 2
         changed["sample"] = dataclasses.replace(column.sample, queries=queries, documents=documents)

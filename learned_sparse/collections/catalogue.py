@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
@@ -68,7 +69,7 @@ def name_of_folder(folder: str) -> str:
     return folder.replace("--", ":", 1).replace("--", "/")
 
 
-def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
+def documents(name: str, on_bad_line: OnBadLine = "error", expanded: Path | None = None) -> DocumentReader:
     """The documents of ``name``; the text is ir_datasets' ``default_text``: a title, if there is one, comes first.
 
     The first document is fetched immediately, so that a failing download is reported here.
@@ -78,7 +79,7 @@ def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
     rows = chain(list(islice(rows, 1)), rows)
     found = (Document(row.doc_id, row.default_text().strip()) for row in rows)
     records = ((f"{source}, document {number}", checked, document) for number, document in enumerate(found, start=1))
-    return DocumentReader(records, source=source, on_bad_line=on_bad_line)
+    return DocumentReader(records, source=source, on_bad_line=on_bad_line, expanded=expanded)
 
 
 def queries(name: str) -> list[Query]:

@@ -85,16 +85,16 @@ class Collection:
 
     def documents(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> DocumentReader:
         """All documents, one at a time; see ``DocumentReader`` for bad lines and predicted queries (``expanded``)."""
-        on_bad_line = on_bad_line or self.on_bad_line
+        on_bad_line, expanded = on_bad_line or self.on_bad_line, expanded or self.expanded
         reader = _open(
             self.description.corpus,
             self.root,
             f"{self.name}'s documents",
-            lambda path: read_documents(path, on_bad_line=on_bad_line),
-            lambda name: catalogue.documents(name, on_bad_line),
+            lambda path: read_documents(path, on_bad_line=on_bad_line, expanded=expanded),
+            lambda name: catalogue.documents(name, on_bad_line, expanded),
         )
         reader.total = self.description.documents
-        return reader.expanded_by(expanded or self.expanded)
+        return reader
 
     def documents_shown(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> Iterator[Document]:
         """``documents`` under a progress bar on a terminal."""

@@ -6,7 +6,6 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -30,28 +29,41 @@ CORPORA = ("corpus.jsonl", "collection.tsv", "msmarco-docs.tsv")
 """File of the documents in a folder of BEIR, or of MS MARCO's passages or documents."""
 
 OnBadLine = Literal["error", "skip"]
-Record = tuple[str, Callable[[Any], Document], Any]
+Fields = tuple[object, str, str]
+"""Id, text and expanded text of a document as they are read; the reader checks the id."""
+Record = tuple[str, Callable[[Any], Fields], Any]
 """The location of a record (``corpus.jsonl:17``), the function that parses it, and the record."""
 _log = logging.getLogger(__name__)
 _WORD = re.compile(r"\w+")
 
 
-class DocumentReader(Iterator[Document]):
-    """A single-pass iterator over the documents of a collection, which counts the lines it leaves out.
+class DocumentReader(Iterable[Document]):
+    """The documents of a collection, to be read once; counts the lines that are left out.
 
     A line is bad if it is not UTF-8 or malformed, if id or text is missing, or if the id is a repetition. With
     ``on_bad_line="error"`` the first bad line raises ``LearnedSparseError``; with ``"skip"`` bad lines are counted in
     ``skipped``. A text that is empty or white space is not missing: the document is returned, and counted in ``empty``.
     At the end the counts of such documents and of skipped lines are logged.
 
-    In memory are one document and an 8-byte digest of each id (75 bytes in a Python set). That two of n different ids
-    have the same digest has a probability of about n² / 2⁶⁵: 2 in a million for the 8.8 million passages of MS MARCO.
+    In memory are one document and Python's 8-byte hash of each id (70 bytes in a set). That two of n different ids
+    have the same hash has a probability of about n² / 2⁶⁵: 2 in a million for the 8.8 million passages of MS MARCO.
     """
 
     def __init__(
-        self, records: Iterable[Record], *, source: str, files: Sequence[Path] = (), on_bad_line: OnBadLine = "error"
+        self,
+        records: Iterable[Record],
+        *,
+        source: str,
+        files: Sequence[Path] = (),
+        on_bad_line: OnBadLine = "error",
+        expanded: Path | None = None,
     ) -> None:
-        """Read ``records``; ``source`` is their name in messages, ``files`` the files that hold them."""
+        """Read ``records``; ``source`` is their name in messages, ``files`` the files that hold them.
+
+        ``expanded``: ``predicted_queries`` that are the expanded text of the documents. Each document must have an
+        entry, which may be empty, and the entries must be in the order of the documents. Entries of other documents are
+        left out. ``LearnedSparseError`` at the first document without an entry.
+        """
         if on_bad_line not in {"error", "skip"}:
             raise LearnedSparseError(f"on_bad_line: {on_bad_line!r} is neither 'error' nor 'skip'")
         self.source = source
@@ -59,7 +71,7 @@ class DocumentReader(Iterator[Document]):
         """Files, in reading order; empty if the documents do not come from files."""
         self.total: int | None = None
         """Number of documents, if it is known."""
-        self.expansions: tuple[Path, ...] = ()
+        self.expansions = () if expanded is None else document_files(expanded)
         """Files with predicted queries of the documents."""
         self.read = 0
         """Documents returned so far."""
@@ -70,8 +82,8 @@ class DocumentReader(Iterator[Document]):
         self.segmented = self.largest_segments = 0
         """Documents split so far, and the maximum number of segments of one (``segments.SegmentReader``)."""
         self._on_bad_line = on_bad_line
-        self._predicted: Iterator[tuple[str, str]] | None = None
-        self._documents = self._checked(records)
+        self._predicted = None if expanded is None else predicted_queries(expanded)
+        self._records = records
 
     @classmethod
     def of(cls, documents: Iterable[Document]) -> DocumentReader:
@@ -79,35 +91,20 @@ class DocumentReader(Iterator[Document]):
         records = ((f"document {number}", checked, document) for number, document in enumerate(documents, start=1))
         return cls(records, source="documents")
 
-    def expanded_by(self, path: Path | None) -> DocumentReader:
-        """Take the ``predicted_queries`` in ``path`` as expanded text of the documents; returns itself.
-
-        Each document must have an entry, which may be empty, and the entries must be in the order of the documents.
-        Entries of other documents are left out. ``LearnedSparseError`` at the first document without an entry.
-        """
-        if path is not None:
-            self.expansions = document_files(path)
-            self._predicted = predicted_queries(path)
-        return self
-
     def summary(self) -> str:
         """One line: ``11 documents read, 1 without text, 2 skipped: duplicate id``."""
         skipped = "".join(f", {count} skipped: {reason}" for reason, count in self.skipped.items())
         return f"{counted(self.read, 'document')} read{f', {self.empty} without text' if self.empty else ''}{skipped}"
 
-    def __next__(self) -> Document:
-        document = next(self._documents)
-        self.read += 1
-        return document
-
-    def _checked(self, records: Iterable[Record]) -> Iterator[Document]:
-        digests: set[bytes] = set()
-        for where, parse, record in records:
+    def __iter__(self) -> Iterator[Document]:
+        """Yield the documents from where an earlier iterator has stopped."""
+        hashes: set[int] = set()
+        for where, parse, record in self._records:
             try:
-                document = parse(record)
-                digest = _digest(document.id)
-                if digest in digests:
-                    raise BadLineError("duplicate id", repr(document.id))
+                id, text, expanded = parse(record)
+                id = check_id(id)
+                if hash(id) in hashes:
+                    raise BadLineError("duplicate id", repr(id))
             except BadLineError as error:
                 if self._on_bad_line == "error":
                     raise LearnedSparseError(f"{where}: {error}; skip such lines with --on-bad-line skip") from error
@@ -116,35 +113,37 @@ class DocumentReader(Iterator[Document]):
                 self.skipped[error.reason] = self.skipped.get(error.reason, 0) + 1
                 continue
             if self._predicted is not None:
-                document = self._expanded(document, where, digests)
-            digests.add(digest)
-            if not (document.text.strip() or document.expanded):
+                expanded = self._expansion(id, expanded, where, hashes)
+            hashes.add(hash(id))
+            if not (text.strip() or expanded.strip()):
                 if not self.empty:
                     _log.warning("%s: the first document without text", where)
                 self.empty += 1
-            yield document
-        if not digests:
+            self.read += 1
+            # no text of the input holds the separator of expanded text
+            yield Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
+        if not hashes:
             raise LearnedSparseError(f"{self.source}: no documents; {self.summary()}")
         for id, _ in self._predicted or ():
-            self._check_order(id, digests)
+            self._check_order(id, hashes)
         if self.empty or self.skipped:
             _log.warning("%s: %s", self.source, self.summary())
 
-    def _expanded(self, document: Document, where: str, digests: set[bytes]) -> Document:
+    def _expansion(self, document: str, own: str, where: str, hashes: set[int]) -> str:
+        """Predicted queries of ``document``, whose record has ``own`` ones or none."""
         for id, queries in self._predicted or ():
-            if id == document.id:
-                expanded = _document(id, document.text, queries)
-                if document.expanded not in {"", expanded.expanded}:
+            if id == document:
+                if own.strip() and own != queries:
                     raise LearnedSparseError(f"{where}: the document has other expanded text; omit --expanded")
-                return expanded
-            self._check_order(id, digests)
+                return queries
+            self._check_order(id, hashes)
         raise LearnedSparseError(
-            f"{self.expansions[-1]}: no predicted queries of document {document.id!r} ({where}) up to the end; give a "
+            f"{self.expansions[-1]}: no predicted queries of document {document!r} ({where}) up to the end; give a "
             "file of this collection with an entry for each document, in the order of the documents"
         )
 
-    def _check_order(self, id: str, digests: set[bytes]) -> None:
-        if _digest(id) in digests:
+    def _check_order(self, id: str, hashes: set[int]) -> None:
+        if hash(id) in hashes:
             raise LearnedSparseError(
                 f"{self.expansions[0]}: the predicted queries of {id!r} come too late; put all queries of a document "
                 "together, and documents in the order of the collection"
@@ -214,7 +213,7 @@ def read_documents(
 ) -> DocumentReader:
     """The documents of a file, or of all files in a folder and its subfolders, sorted by path.
 
-    ``expanded``: file with predicted queries of the documents (``DocumentReader.expanded_by``).
+    ``expanded``: file with predicted queries of the documents (see ``DocumentReader``).
 
     Formats: JSON lines (``.jsonl``, ``.json``) and MS MARCO's columns (``.tsv``, ``.txt``), each also with ``.gz``.
     Hidden files are ignored; a file with another extension is an error.
@@ -226,10 +225,10 @@ def read_documents(
         for file, parse in zip(files, parsers, strict=True)
         for number, line in read_lines(file)
     )
-    return DocumentReader(records, source=str(path), files=files, on_bad_line=on_bad_line).expanded_by(expanded)
+    return DocumentReader(records, source=str(path), files=files, on_bad_line=on_bad_line, expanded=expanded)
 
 
-def parse_json(line: bytes) -> Document:
+def parse_json(line: bytes) -> Fields:
     """A document from a JSON line of BEIR, Pyserini or Anserini.
 
     Keys: ``_id``, ``id``, ``docid`` or ``doc_id`` (a number is taken as text); ``text``, ``contents``, ``content`` or
@@ -238,18 +237,17 @@ def parse_json(line: bytes) -> Document:
     with spaces. Of several keys for one thing, the first one with content counts. Other keys are ignored.
     """
     record = json_object(line)
-    name = check_id(first_of(record, ID_KEYS))
     title, text = record.get("title"), first_of(record, TEXT_KEYS)
     if text is None:
         raise BadLineError("missing text", f"none of the keys {', '.join(map(repr, TEXT_KEYS))}")
     for key, value in (("title", title), ("text", text)):
         if value is not None and not isinstance(value, str):
             raise BadLineError("text is not a string", f"the {key} is of type {type(value).__name__}")
-    expanded = _joined(first_of(record, EXPANDED_KEYS))
-    return _document(name, f"{title} {text}" if title and text else title or text, expanded)
+    whole = f"{title} {text}" if title and text else title or text
+    return first_of(record, ID_KEYS), whole, _joined(first_of(record, EXPANDED_KEYS))
 
 
-def parse_tsv(line: bytes) -> Document:
+def parse_tsv(line: bytes) -> Fields:
     """A document from a tab-separated line of MS MARCO: an id, then text.
 
     Passages have one text column; documents have three (URL, title, body), joined with spaces as in Anserini's index.
@@ -259,37 +257,28 @@ def parse_tsv(line: bytes) -> Document:
         raise BadLineError("carriage return before a tab", "a line end of another kind? end lines with a line feed")
     if len(columns) < 2:
         raise BadLineError("too few columns", "expected an id, a tab and text")
-    return _document(check_id(columns[0]), " ".join(column for column in columns[1:] if column))
+    return columns[0], " ".join(column for column in columns[1:] if column), ""
 
 
-def checked(document: Document) -> Document:
+def checked(document: Document) -> Fields:
     """A document that was not read from a file, as ``parse_json`` would return it."""
     try:
         document.with_expanded.encode("utf-8")
     except UnicodeEncodeError:
         raise BadLineError("not UTF-8", f"document {document.id!r} holds half a surrogate pair") from None
-    return _document(check_id(document.id), document.text, document.expanded)
-
-
-def _document(id: str, text: str, expanded: str = "") -> Document:
-    """A document without the separator of expanded text in its texts."""
-    return Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
+    return document.id, document.text, document.expanded
 
 
 _PARSERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv}
 
 
-def _parser_of(file: Path) -> Callable[[bytes], Document]:
+def _parser_of(file: Path) -> Callable[[bytes], Fields]:
     if extension(file) not in _PARSERS:
         raise LearnedSparseError(
             f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
             "convert or rename it, or move it out of the folder"
         )
     return _PARSERS[extension(file)]
-
-
-def _digest(id: str) -> bytes:
-    return blake2b(id.encode("utf-8"), digest_size=8).digest()
 
 
 def _joined(value: Any) -> str:

@@ -104,15 +104,18 @@ class SegmentReader(DocumentReader):
     def __init__(self, reader: DocumentReader, segmentation: Segmentation, encoder: Encoder) -> None:
         super().__init__((), source=reader.source)
         self.skipped = reader.skipped
-        self._documents = self._split(reader, segmentation, encoder)
+        self._whole, self._segmentation, self._encoder = reader, segmentation, encoder
 
-    def _split(self, reader: DocumentReader, segmentation: Segmentation, encoder: Encoder) -> Iterator[Document]:
-        while documents := list(islice(reader, _CHUNK_SIZE)):
-            for segments in cut(documents, segmentation, encoder):
+    def __iter__(self) -> Iterator[Document]:
+        """Yield the segments of all documents."""
+        whole, delimiter = iter(self._whole), self._segmentation.delimiter
+        while documents := list(islice(whole, _CHUNK_SIZE)):
+            for segments in cut(documents, self._segmentation, self._encoder):
                 self.segmented += 1
                 self.largest_segments = max(self.largest_segments, len(segments))
                 for number, segment in enumerate(segments):
-                    yield replace(segment, id=f"{segment.id}{segmentation.delimiter}{number}")
+                    self.read += 1
+                    yield replace(segment, id=f"{segment.id}{delimiter}{number}")
 
 
 def cut(documents: Sequence[Document], segmentation: Segmentation, encoder: Encoder) -> Iterator[list[Document]]:

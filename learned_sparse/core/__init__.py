@@ -15,6 +15,7 @@ __all__ = [
     "lines",
     "machine",
     "quantize",
+    "reading",
     "records",
     "settings",
     "terms",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import CALIBRATED_BITS, Calibration, Quantizer
-from learned_sparse.core.records import Reading, SparseBatch
+from learned_sparse.core.records import SparseBatch
+
+if TYPE_CHECKING:
+    from learned_sparse.core.reading import Reading
 
 Side = Literal["document", "query"]
 """Kind of text that an encoder reads."""
@@ -22,19 +25,6 @@ WORD_COUNTS = Quantizer(1.0)
 """For BM25, whose weights are word counts: integers already."""
 Word = tuple[int, int, int]
 """``(start, end, tokens)`` of one word: character offsets (``end`` is exclusive) and number of tokens."""
-
-
-class _PerThread:
-    """Integer attribute with one value for each thread: a difference around a call counts that call alone."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object | None, owner: type) -> int:
-        return 0 if instance is None else getattr(vars(instance).get(self._name), "count", 0)
-
-    def __set__(self, instance: object, value: int) -> None:
-        vars(instance).setdefault(self._name, threading.local()).count = value
 
 
 class Encoder(ABC):
@@ -67,17 +57,13 @@ class Encoder(ABC):
     """How vectors are computed on this machine, as JSON values for the manifest. It changes no vector. The plug-in
     reads one key: ``longest_input``, the tokens that the model can read.
     """
-    truncated = _PerThread()
-    """Texts of this thread truncated at the maximum length since the encoder was created."""
-    dropped = _PerThread()
-    """Weights of this thread left out since the encoder was created because Lucene cannot store their terms."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> SparseBatch:
-        """Weights of ``texts``, one row each, in order."""
+        """Weights of ``texts``, one row each, in order; the batch counts truncated texts and dropped weights."""
 
     def prepare(self, texts: Sequence[str]) -> Any:
-        """First half of ``encode`` (tokenisation); may run in another thread and must not change the counters."""
+        """First half of ``encode`` (tokenisation); may run in another thread."""
         return texts
 
     def encode_prepared(self, prepared: Any) -> SparseBatch:
@@ -129,7 +115,7 @@ def without_empty_texts(batch: SparseBatch, texts: Sequence[str]) -> SparseBatch
     lengths = np.diff(batch.indptr)
     kept = np.repeat(~empty, lengths)
     indptr = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int64)
-    return SparseBatch(indptr, batch.indices[kept], batch.values[kept], batch.terms)
+    return replace(batch, indptr=indptr, indices=batch.indices[kept], values=batch.values[kept])
 
 
 def query_quantizer(encoder: Encoder) -> Quantizer:

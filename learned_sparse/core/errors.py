@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import errno
 import io
@@ -13,7 +12,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -168,9 +167,14 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
     for stream in (sys.stdout, sys.stderr):  # UTF-8, on a terminal its encoding; what cannot be encoded is escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+    handler, loggers = _MessageHandler(), [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _leave) if in_main_thread else None
     try:
-        with _signals_end(), _messages_to_stderr():
-            status = main(None)
+        status = main(None)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
@@ -183,6 +187,11 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
             raise
         else:
             print(f"error: {message}", file=sys.stderr)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        for logger in loggers:
+            logger.removeHandler(handler)
     sys.exit(status)
 
 
@@ -233,22 +242,10 @@ def _message(error: Exception) -> str | None:
     return f"{file}: {error.strerror}" if isinstance(error, OSError) and file is not None else None
 
 
-@contextlib.contextmanager
-def _signals_end() -> Iterator[None]:
-    """SIGTERM raises ``SystemExit``, so that temporary files are removed; a second one ends the process at once."""
-
-    def leave(number: int, _: object) -> NoReturn:
-        signal.signal(number, signal.SIG_DFL)
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _leave(number: int, _: object) -> NoReturn:
+    """Raise ``SystemExit`` at SIGTERM, so that temporary files are removed; a second one ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
 
 
 class _MessageHandler(logging.Handler):
@@ -258,19 +255,3 @@ class _MessageHandler(logging.Handler):
         from tqdm import tqdm
 
         tqdm.write(self.format(record), file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _messages_to_stderr() -> Iterator[None]:
-    handler = _MessageHandler()
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.INFO)
-        logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.removeHandler(handler)
-            logger.setLevel(level)

@@ -110,21 +110,40 @@ def atomic_write(path: str | Path, *, wait: bool = False) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def new_file(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
+def new_file(path: str | Path, *, wait: bool = False, folder: bool = False) -> Iterator[Path]:
     """Yield the name of a file to write, which is renamed to ``path`` when the block ends without an exception.
 
     Missing parent folders are created. Until the rename the file is ``.NAME.<random>.tmp`` in the same folder, a name
     that Anserini does not read. An exception removes it; that of a killed process is removed by the next write of the
-    same path. Meanwhile ``path`` is ``locked``: a second writer gets an error, or with ``wait`` waits.
+    same path. Meanwhile ``path`` is ``locked``: a second writer gets an error, or with ``wait`` waits. ``folder``: see
+    ``new_folder``.
     """
     path = Path(os.path.realpath(path))
-    with _temporary(path, wait=wait) as temporary:
-        if path.exists() and not path.is_file():  # a rename would replace a device such as /dev/null
-            raise LearnedSparseError(f"{path}: is a folder or a device; name a file")
-        yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+    with locked(path, wait=wait) as lock:
+        leftovers = path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp")
+        for leftover in leftovers if lock else ():
+            _remove(leftover)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            if not folder and path.exists() and not path.is_file():  # a rename would replace a device such as /dev/null
+                raise LearnedSparseError(f"{path}: is a folder or a device; name a file")
+            yield temporary
+            if not folder:
+                _sync(temporary)
+                temporary.replace(path)
+            elif not (wait and path.exists()):
+                _place_folder(temporary, path)
+            _sync(path.parent)
+        except LearnedSparseError:
+            raise
+        except Exception as error:
+            file = Path(str(getattr(error, "filename", None)))
+            ours = file in {path, path.parent} or file.is_relative_to(temporary)
+            if ours or error_number(error) in {*DISK_FULL, errno.EIO}:
+                raise unwritable(path, error) from error
+            raise
+        finally:
+            _remove(temporary)
 
 
 @contextmanager
@@ -137,21 +156,21 @@ def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     restore_folder(path)
-    with _temporary(path, wait=wait) as temporary:
+    with new_file(path, wait=wait, folder=True) as temporary:
         temporary.mkdir()
         yield temporary
-        if wait and path.exists():
-            return
-        for parent, _, names in os.walk(temporary, topdown=False):
-            for file in (Path(parent, name) for name in (*names, ".")):
-                if not file.is_symlink():
-                    _sync(file)
-        _remove(_aside(path))  # of a writer that was killed after its second rename
-        if path.is_dir():
-            path.rename(_aside(path))  # a writer that is killed here leaves it, and ``restore_folder`` restores it
-        temporary.rename(path)
-        _remove(_aside(path))
-        _sync(path.parent)
+
+
+def _place_folder(temporary: Path, path: Path) -> None:
+    for parent, _, names in os.walk(temporary, topdown=False):
+        for file in (Path(parent, name) for name in (*names, ".")):
+            if not file.is_symlink():
+                _sync(file)
+    _remove(_aside(path))  # of a writer that was killed after its second rename
+    if path.is_dir():
+        path.rename(_aside(path))  # a writer that is killed here leaves it, and ``restore_folder`` restores it
+    temporary.rename(path)
+    _remove(_aside(path))
 
 
 def restore_folder(path: Path) -> None:
@@ -253,28 +272,6 @@ def _digest(content: Mapping[str, Any]) -> str:
 def _in_home(kind: str, **names: str) -> Path:
     """A path of the home folder that no name can leave."""
     return home().joinpath(kind, *(check_name(name, what) for what, name in names.items()))
-
-
-@contextmanager
-def _temporary(path: Path, *, wait: bool) -> Iterator[Path]:
-    """An unused name beside ``path``, which is removed at the end; meanwhile ``path`` is locked."""
-    with locked(path, wait=wait) as lock:
-        leftovers = path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp")
-        for leftover in leftovers if lock else ():
-            _remove(leftover)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            yield temporary
-        except LearnedSparseError:
-            raise
-        except Exception as error:
-            file = Path(str(getattr(error, "filename", None)))
-            ours = file in {path, path.parent} or file.is_relative_to(temporary)
-            if ours or error_number(error) in {*DISK_FULL, errno.EIO}:
-                raise unwritable(path, error) from error
-            raise
-        finally:
-            _remove(temporary)
 
 
 def _remove(path: Path) -> None:

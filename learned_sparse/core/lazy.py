@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 T = TypeVar("T")
 
@@ -17,9 +17,10 @@ T = TypeVar("T")
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` for the ``__init__`` of ``package``.
 
-    ``modules`` maps each public name to the module that defines it. A name may also be that of a submodule, as with
-    the function ``encoders.train`` and the command ``python -m encoders.train``: the attribute is then the function,
-    whether the submodule was imported or not. ``from encoders.train import main`` works in both cases. ::
+    ``modules`` maps each public name to the module that defines it, or to ``module:name_there``. A name may also be
+    that of a submodule, as with the function ``encoders.train`` and the command ``python -m encoders.train``: the
+    attribute is then the function, whether the submodule was imported or not. ``from encoders.train import main`` works
+    in both cases. ::
 
         if TYPE_CHECKING:
             from encoders.models import ARCHITECTURES as ARCHITECTURES
@@ -30,7 +31,8 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(modules[name]), name)
+        module, _, other_name = modules[name].partition(":")
+        return getattr(importlib.import_module(module), other_name or name)
 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *modules})
@@ -60,7 +62,8 @@ def import_extra(module: str, extra: str) -> Any:
 class Register(Mapping[str, T]):
     """Objects by name: those of this project, and the entry points ``group`` of installed packages.
 
-    An object is imported when its name is looked up. A name of this project cannot be taken by another package.
+    An object is imported when its name is looked up; an unknown name raises ``LearnedSparseError``. No other package
+    can take a name of this project.
     """
 
     def __init__(self, group: str, objects: Mapping[str, str | T]) -> None:
@@ -71,7 +74,10 @@ class Register(Mapping[str, T]):
         }
 
     def __getitem__(self, name: str) -> T:
-        value: Any = self._objects[name] if name in self._objects else self._all()[name]
+        value = self._objects.get(name) or self._all().get(name)
+        if value is None:
+            kind = self._group.rpartition(".")[2].removesuffix("s")
+            raise LearnedSparseError(f"unknown {kind} {name!r}{did_you_mean(name, self)}")
         if not isinstance(value, EntryPoint):
             return value  # type: ignore[no-any-return]
         try:
@@ -81,6 +87,9 @@ class Register(Mapping[str, T]):
                 f"{name}: {value.value} cannot be imported ({error}); repair or uninstall the package of this entry "
                 f"point of {self._group}"
             ) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import SparseBatch
+
+if TYPE_CHECKING:
+    from learned_sparse.core.records import SparseBatch
 
 MAX_IMPACT = 2**31 - 1
 """Largest impact that Anserini reads (a Java int); it drops terms with larger impacts without a message."""
@@ -20,24 +22,15 @@ CALIBRATED_BITS = 8
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuantizationStatistics:
-    """Effect of quantisation on the positive weights of a batch."""
-
-    clipped: int
-    """Weights reduced to the largest impact."""
-    lost_to_rounding: int
-    """Positive weights that became 0, so that the text loses the term."""
-
-
 @dataclass(frozen=True)
 class Quantizer:
     """``impact = clip(round(weight * scale), 0, largest)``; ties round to even, as in numpy.
 
+    >>> from learned_sparse.core.records import SparseBatch
     >>> batch = SparseBatch.from_dicts([{"hives": 1.26, "itch": 0.004, "skin": 40.0}])
     >>> impacts, statistics = Quantizer(scale=100.0, bits=8).quantize(batch)
-    >>> impacts.row(0), statistics.clipped, statistics.lost_to_rounding
-    ({'hives': 126, 'skin': 255}, 1, 1)
+    >>> impacts.row(0), statistics
+    ({'hives': 126, 'skin': 255}, {'clipped': 1, 'lost_to_rounding': 1})
     """
 
     scale: float
@@ -58,9 +51,10 @@ class Quantizer:
 
     def quantize(
         self, batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document"
-    ) -> tuple[SparseBatch, QuantizationStatistics]:
+    ) -> tuple[SparseBatch, dict[str, int]]:
         """Impacts (int32, all positive) of the weights ``batch``; a row without impacts stays as an empty row.
 
+        Also the numbers of weights ``clipped`` to the largest impact, and of positive ones ``lost_to_rounding``.
         A NaN, infinite or negative weight raises an error that names the term and the ``kind`` of text with its id (its
         row without ``ids``).
         """
@@ -71,11 +65,10 @@ class Quantizer:
         kept_before = np.zeros(len(kept) + 1, np.int64)
         np.cumsum(kept, out=kept_before[1:])
         impacts = np.minimum(rounded[kept], self.largest).astype(np.int32)
-        statistics = QuantizationStatistics(
-            clipped=int(np.count_nonzero(rounded > self.largest)),
-            lost_to_rounding=int(np.count_nonzero(batch.values)) - len(impacts),
-        )
-        return SparseBatch(kept_before[batch.indptr], batch.indices[kept], impacts, batch.terms), statistics
+        lost = int(np.count_nonzero(batch.values)) - len(impacts)
+        statistics = {"clipped": int(np.count_nonzero(rounded > self.largest)), "lost_to_rounding": lost}
+        kept_rows = replace(batch, indptr=kept_before[batch.indptr], indices=batch.indices[kept], values=impacts)
+        return kept_rows, statistics
 
     @classmethod
     def calibrate(cls, values: npt.NDArray[Any], bits: int, percentile: float = 100.0) -> Quantizer:

@@ -1,11 +1,11 @@
-"""Records that rooms pass to each other: documents, queries, batches of sparse vectors, explanations of weights."""
+"""Records that rooms pass to each other: documents, queries, batches of sparse vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,10 @@ class SparseBatch:
     """Floats (weights) or positive integers (impacts), one for each of ``indices``."""
     terms: Sequence[str]
     """``terms[j]`` spells term id ``j``; all batches of an encoder share this sequence."""
+    truncated: int = 0
+    """Texts that the encoder truncated at the maximum length."""
+    dropped: int = 0
+    """Weights that the encoder left out because Lucene cannot store their terms."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -80,7 +84,8 @@ class SparseBatch:
     def take(self, order: Sequence[int] | npt.NDArray[np.int64]) -> SparseBatch:
         """Copy of the rows with the numbers ``order``, in that order."""
         rows = self.to_scipy()[order]
-        return SparseBatch(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, self.terms)
+        indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+        return replace(self, indptr=indptr, indices=indices, values=rows.data)
 
     def to_scipy(self) -> Any:
         """``scipy.sparse.csr_array`` of shape ``(rows, terms)`` that shares the arrays of this batch."""
@@ -94,13 +99,15 @@ class SparseBatch:
 
         Allocates nothing large beside the result if all batches share their terms.
         """
+        truncated, dropped = sum(batch.truncated for batch in batches), sum(batch.dropped for batch in batches)
         if any(batch.terms is not batches[0].terms for batch in batches):
             terms = list(dict.fromkeys(chain.from_iterable(batch.terms for batch in batches)))
             every = (batch.row(number) for batch in batches for number in range(len(batch)))
             batches = [cls.from_dicts(every, batches[0].values.dtype, terms=terms)]
         indptr = np.cumsum(np.concatenate([[0], *(np.diff(batch.indptr) for batch in batches)]), dtype=np.int64)
         indices = np.concatenate([batch.indices for batch in batches])
-        return cls(indptr, indices, np.concatenate([batch.values for batch in batches]), batches[0].terms)
+        values = np.concatenate([batch.values for batch in batches])
+        return cls(indptr, indices, values, batches[0].terms, truncated, dropped)
 
     @classmethod
     def from_dicts(
@@ -123,61 +130,3 @@ class SparseBatch:
             raise ValueError(f"{list(numbers)[len(terms)]!r} is not among the {len(terms)} terms")
         known = list(numbers) if terms is None else terms
         return cls(np.cumsum(lengths, dtype=np.int64), np.concatenate(indices), np.concatenate(values), known)
-
-
-class Token(NamedTuple):
-    """One input token of an encoder."""
-
-    text: str
-    """Spelling in the vocabulary: ``hives``, ``##ing``, ``[CLS]``."""
-    start: int
-    end: int
-    """Character offsets in the text or in its expansion; ``end`` is exclusive."""
-    sequence: int | None
-    """0 for the text, 1 for its expansion, None for a token that the tokenizer adds."""
-    word: int | None
-    """Number of the token's word in its sequence."""
-
-
-class Share(NamedTuple):
-    """Contribution of one token to one weight."""
-
-    token: int
-    """Index in ``Reading.tokens``."""
-    weight: float
-    part: str = ""
-    """Part of the model that contributes, such as ``weighting`` or ``b4``; empty if there is only one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Contributions to one weight."""
-
-    shares: tuple[Share, ...]
-    """Contributions in token order; they sum to the weight. A maximum is assigned to the first token that has it."""
-    gate: tuple[Share, ...] = ()
-    """Logits by token that opened the gate for a term outside the text (SparTerm, Figure 4)."""
-    probability: float | None = None
-    """Probability of that gate (SparTerm, Figure 3); None if no token opened a gate."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """Tokens and weights of one text, as one side of a model reads it."""
-
-    tokens: tuple[Token, ...]
-    """Tokens after truncation, including those that the tokenizer adds."""
-    truncated: bool
-    spelled: bool
-    """Whether dimensions are tokens, so that a term can occur in the text itself."""
-    weights: Mapping[str, float]
-    """``{term: weight}``, largest weight first."""
-    sources: Mapping[str, Sources]
-    """Contributions to every term of ``weights``."""
-
-    @property
-    def literal(self) -> frozenset[str]:
-        """Terms that are tokens of the text or of its expansion; empty if dimensions are not tokens."""
-        if not self.spelled:
-            return frozenset()
-        return frozenset(token.text for token in self.tokens if token.sequence is not None)

@@ -66,11 +66,12 @@ def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     for key in values:
         if key not in fields:
             raise LearnedSparseError(f"{where}: unknown key {_short(key)}{did_you_mean(str(key)[:80], fields)}")
+    converted = {}
     for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in values:
+        if name in values:
+            converted[name] = _convert(hints[name], values[name], f"{where}: {name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise LearnedSparseError(f"{where}: {name!r} is missing")
-    converted = {key: _convert(hints[key], value, f"{where}: {key}") for key, value in values.items()}
     try:
         return kind(**converted)
     except LearnedSparseError as error:  # a dataclass checks its values, and does not know where they come from
@@ -144,7 +145,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         failures = []
-        for kind in arguments:
+        for kind in sorted(arguments, key=lambda kind: type(value) is not kind):
             try:
                 return _convert(kind, value, where)
             except LearnedSparseError as error:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
+from learned_sparse.core.reading import Reading, Share, Sources, Token
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import unfit_reason
 
 BITS = 8
@@ -125,17 +126,18 @@ class Bm25Documents(AnalyzedText):
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts``, one row each."""
         empty = SparseBatch.from_dicts([])
-        indptr, indices, values = [0], [empty.indices], [empty.values]
+        indptr, indices, values, dropped = [0], [empty.indices], [empty.values], 0
         for counts in map(_counted, texts):
             known = {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
-            self.dropped += len(counts) - len(known)
+            dropped += len(counts) - len(known)
             numbers = np.array(sorted(known), np.int32)
             frequencies = np.array([known[number] for number in numbers.tolist()], np.float64)
             saturation = self.statistics.saturation(counts.total())
             values.append((self._idf[numbers] * frequencies / (frequencies + saturation)).astype(np.float32))
             indices.append(numbers)
             indptr.append(indptr[-1] + len(numbers))
-        return SparseBatch(np.array(indptr, np.int64), np.concatenate(indices), np.concatenate(values), self.terms)
+        columns, weights = np.concatenate(indices), np.concatenate(values)
+        return SparseBatch(np.array(indptr, np.int64), columns, weights, self.terms, dropped=dropped)
 
 
 def _counted(text: str) -> Counter[str]:

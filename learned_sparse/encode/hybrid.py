@@ -20,7 +20,8 @@ from learned_sparse.core.encoder import load_encoder as load_model
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record
 from learned_sparse.core.quantize import Calibration, Quantizer
-from learned_sparse.core.records import EXPANDED, Reading, Sources, SparseBatch, Token
+from learned_sparse.core.reading import Reading, Sources, Token
+from learned_sparse.core.records import EXPANDED, SparseBatch
 from learned_sparse.core.settings import parse
 from learned_sparse.core.terms import BM25_PREFIX
 from learned_sparse.encode.bm25 import BITS, AnalyzedText, Bm25Documents, Bm25Statistics
@@ -114,17 +115,15 @@ class Hybrid(Encoder):
         from scipy.sparse import hstack
 
         tokens, texts = prepared
-        model, words = self._model, self._words
-        truncated, dropped = model.truncated, model.dropped + words.dropped
-        weights = model.encode_prepared(tokens), words.encode(texts)
-        self.truncated += model.truncated - truncated
-        self.dropped += model.dropped + words.dropped - dropped
+        words, weights = self._words, (self._model.encode_prepared(tokens), self._words.encode(texts))
         scaled = [batch.to_scipy() * factor for batch, factor in zip(weights, self._factors, strict=True)]
         rows = hstack(scaled, format="csr", dtype=np.float32)
         terms = self.terms
         if weights[1].terms is not words.terms:  # queries: the words of these texts alone
             terms = [*terms, *(WORDS + term for term in weights[1].terms)]
-        return SparseBatch(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, terms)
+        indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+        truncated, dropped = weights[0].truncated, weights[0].dropped + weights[1].dropped
+        return SparseBatch(indptr, indices, rows.data, terms, truncated, dropped)
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """Words of the model."""
@@ -219,7 +218,7 @@ def load_encoder(
 def recorded_hybrid(folder: Path) -> HybridRecord:
     """``hybrid`` of the descriptions in the manifest of encoded documents, or of an index of them."""
     note = folder / INDEX_NOTE
-    manifests = read_record(note).get("manifests", []) if note.is_file() else [Manifest.load(folder).to_json()]
+    manifests = read_record(note).get("manifests", []) if note.is_file() else [asdict(Manifest.load(folder))]
     recorded = manifests[0]["encoder"].get("hybrid") if manifests else None
     if not isinstance(recorded, Mapping):
         raise LearnedSparseError(f"{folder}: documents without BM25; name those of learned_sparse.encode --with bm25")

@@ -94,7 +94,7 @@ class PartFolder:
 
     def finished(self, number: int, documents: Sequence[Document]) -> PartRecord | None:
         """Record of part ``number`` if it has the vectors of ``documents``; None if it must be written."""
-        path, file = self._record(number), self.file(number)
+        file, path = self.paths(number)
         if self._overwrite or self.calibration or not path.is_file():
             return None
         try:
@@ -110,17 +110,18 @@ class PartFolder:
             return None
         return record
 
-    def file(self, number: int) -> Path:
-        """Vectors of part ``number``."""
-        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self.manifest.options['gzip'] else ''}"
+    def paths(self, number: int) -> tuple[Path, Path]:
+        """Vectors and record of part ``number``."""
+        name, extension = f"part-{number:05d}", ".jsonl.gz" if self.manifest.options["gzip"] else ".jsonl"
+        return self.folder / "vectors" / f"{name}{extension}", self.folder / "progress" / f"{name}.json"
 
     def record(self, number: int, documents: Sequence[Document], counts: Counts) -> PartRecord:
         """Write the record of a part whose file is complete."""
-        file = self.file(number)
+        file, path = self.paths(number)
         name = file.relative_to(self.folder).as_posix()
         part = Part(file=name, documents=counts.written, sha256=sha256(file))
         record = PartRecord(part=part, fingerprint=self._fingerprint(documents), counts=counts)
-        write_record(self._record(number), dataclasses.asdict(record))
+        write_record(path, dataclasses.asdict(record))
         return record
 
     def finish(self, records: Mapping[int, PartRecord], counts: Counts, environment: Mapping[str, Any]) -> Manifest:
@@ -130,7 +131,7 @@ class PartFolder:
         """
         if self._overwrite:  # a shard without parts
             _clear(self.folder)
-        _clear(self.folder, keep={path for number in records for path in (self.file(number), self._record(number))})
+        _clear(self.folder, keep={path for number in records for path in self.paths(number)})
         parts = tuple(records[number].part for number in sorted(records))
         if (stored := self._stored) and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
@@ -144,9 +145,6 @@ class PartFolder:
             lengths = f"{len(document.id)} {len(document.text)} {len(document.expanded)} "
             digest.update(f"{lengths}{document.id}{document.text}{document.expanded}".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
-
-    def _record(self, number: int) -> Path:
-        return self.folder / "progress" / f"part-{number:05d}.json"
 
 
 def _clear(folder: Path, keep: Set[Path] | None = None) -> None:

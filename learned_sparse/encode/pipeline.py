@@ -189,44 +189,36 @@ class Pipeline:
 
         If the quantiser is calibrated on documents of another shard, their slice comes first.
         """
-        documents, calibrating = iter(self._reader), self._parts.calibration is not None
+        whole_input, calibrating = iter(self._reader), self._parts.calibration is not None
         for number in itertools.count():
-            part = list(itertools.islice(documents, self._part_size))
+            part = list(itertools.islice(whole_input, self._part_size))
             if not part:
                 return
+            starts = range(0, len(part), self._size)
             if number % self._num_shards != self._shard_id:
                 self._other_shards += len(part)
-                if calibrating and number == 0:
-                    yield self._slice(number, part, 0)
+                starts = starts[: calibrating and number == 0]
             elif record := self._parts.finished(number, part):
                 self._records[number] = record
                 progress(len(part))
+                continue
             else:
                 self._began = self._began or time.perf_counter()
-                for start in range(0, len(part), self._size):
-                    yield self._slice(number, part, start)
-
-    def _slice(self, number: int, part: Sequence[Document], start: int) -> Slice:
-        documents, factors = part[start : start + self._size], None
-        read = texts = list(map(self._text, documents))
-        if self._adding_up is not None:
-            segments, factors = _segments(documents, self._adding_up, self._encoder)
-            read = list(map(self._text, segments))
-        prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
-        return Slice(
-            part=number,
-            whole_part=part,
-            start=start,
-            documents=documents,
-            texts=texts,
-            prepared=prepared,
-            factors=factors,
-        )
+            for start in starts:
+                documents, factors = part[start : start + self._size], None
+                read = texts = list(map(self._text, documents))
+                if self._adding_up is not None:
+                    segments, factors = _segments(documents, self._adding_up, self._encoder)
+                    read = list(map(self._text, segments))
+                prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
+                yield Slice(
+                    part=number, whole_part=part, start=start, documents=documents, texts=texts, prepared=prepared,
+                    factors=factors,
+                )  # fmt: skip
 
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
         """Weights of the documents of a slice, and what the encoder counted."""
         encoder, texts = self._encoder, item.texts
-        truncated, dropped = encoder.truncated, encoder.dropped
         weights = SparseBatch.concatenate([encoder.encode_prepared(prepared) for prepared in item.prepared])
         expected = len(texts) if item.factors is None else item.factors.shape[1]
         if len(weights) != expected:
@@ -236,14 +228,14 @@ class Pipeline:
         if item.factors is not None:
             total = item.factors @ weights.to_scipy()
             total.sort_indices()
-            indices = total.indices.astype(np.int32)
-            weights = SparseBatch(total.indptr.astype(np.int64), indices, total.data.astype(np.float32), weights.terms)
+            indptr, indices = total.indptr.astype(np.int64), total.indices.astype(np.int32)
+            weights = dataclasses.replace(weights, indptr=indptr, indices=indices, values=total.data.astype(np.float32))
         counts = Counts(
             read=len(texts),
             empty_texts=sum(not text.strip() for text in texts),
             expanded=sum(bool(document.expanded) for document in item.documents) if encoder.uses_expanded else 0,
-            truncated=encoder.truncated - truncated,
-            unwritable=encoder.dropped - dropped,
+            truncated=weights.truncated,
+            unwritable=weights.dropped,
         )
         return without_empty_texts(weights, texts), counts
 
@@ -251,7 +243,7 @@ class Pipeline:
         """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""
         parts, documents = self._parts, item.documents
         if item.start == 0:
-            file = open_part(parts.file(item.part))
+            file = open_part(parts.paths(item.part)[0])
             self._file, self._counts = self._open_file.enter_context(file), []
         for start in range(0, len(documents), WRITE_ROWS):
             some = documents[start : start + WRITE_ROWS]

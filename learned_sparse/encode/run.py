@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import hashlib
 import logging
-import shlex
 import shutil
 import sys
 from argparse import Namespace
@@ -61,18 +60,6 @@ class Source:
     opened: Mapping[str, str] | None = None
     """``--collection`` and ``--data`` as the user named them."""
 
-    def described(self) -> tuple[dict[str, Any], ...]:
-        """``Manifest.input``: the collection, the files, and last the digest of the queries."""
-        entries: list[dict[str, Any]] = [dict(self.opened)] if self.opened else []
-        entries += [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
-        expansions = self.reader.expansions if self.reader else ()
-        entries += [{"expanded": str(file), "bytes": file.stat().st_size} for file in expansions]
-        if self.queries:
-            texts = "".join(f"{query.id}\t{query.text}\n" for query in self.queries)
-            digest = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
-            entries.append({"queries": len(self.queries), "sha256": digest})
-        return tuple(entries)
-
     def count(self) -> int | None:
         """Number of queries, or of documents as ``count_documents`` finds it."""
         from learned_sparse.collections.collection import count_documents
@@ -112,6 +99,14 @@ def encode_source(options: Namespace, source: Source, progress: Progress) -> Man
     encoder, query_encoder, statistics = _load(options, source)
     if options.expanded is not None and not encoder.uses_expanded:
         raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; omit it")
+    entries: list[dict[str, Any]] = [dict(source.opened)] if source.opened else []
+    entries += [{"file": str(file), "bytes": file.stat().st_size} for file in source.files]
+    expansions = source.reader.expansions if source.reader else ()
+    entries += [{"expanded": str(file), "bytes": file.stat().st_size} for file in expansions]
+    if source.queries:
+        texts = "".join(f"{query.id}\t{query.text}\n" for query in source.queries)
+        digest = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
+        entries.append({"queries": len(source.queries), "sha256": digest})
     # A resumed run must have the same options, except for the paths.
     recorded = {name: vars(options).get(name) for name in _RECORDED}
     recorded |= {name: str(vars(options)[name]) for name in ("expanded", "revision") if vars(options)[name]}
@@ -123,10 +118,9 @@ def encode_source(options: Namespace, source: Source, progress: Progress) -> Man
         split=source.split,
         model=options.model,
         checkpoint=options.checkpoint,
-        input=source.described(),
+        input=tuple(entries),
         options=recorded,
     )
-    del query_encoder
     bits = None if options.hybrid else options.bits  # of a hybrid, its quantiser has them
     quantizer = choose_quantizer(
         side, encoder, factor=options.quantization_factor, bits=bits, percentile=options.calibration
@@ -159,24 +153,14 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
         folders = [source.output / "shards" / f"{shard}-of-{tasks.workers}" for shard in range(tasks.workers)]
         shards = ["--num-shards", str(tasks.workers), "--shard-id"]
         (source.output / "shards").mkdir(parents=True, exist_ok=True)
-        commands = [
-            ([*words, *shards, str(number), "--output", str(folder), "--resume"], f"{folder}.log")
-            for number, folder in enumerate(folders)
-        ]
-        tasks.map(_encode_shard, commands, source.name)
+        commands = {
+            folder.with_name(f"{folder.name}.log"): [*words, *shards, str(i), "--output", str(folder), "--resume"]
+            for i, folder in enumerate(folders)
+        }
+        tasks.run_all("learned_sparse.encode", commands, source.name)
     manifest = merge_shards(folders, source.output)
     shutil.rmtree(source.output / "shards")
     return manifest
-
-
-def _encode_shard(words: Sequence[str], log: str) -> None:
-    """One shard, in a process of its own whose output goes to the file ``log``."""
-    from learned_sparse.ray import run_command
-
-    if status := run_command("learned_sparse.encode", words, log):
-        lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines() or [f"exit status {status}"]
-        command = shlex.join(["python", "-m", "learned_sparse.encode", *words])
-        raise LearnedSparseError(f"{lines[-1].removeprefix('error: ')} (in: {command}; its output is in {log})")
 
 
 def _load(options: Namespace, source: Source) -> tuple[Encoder, Encoder | None, Bm25Statistics | None]:
@@ -186,8 +170,7 @@ def _load(options: Namespace, source: Source) -> tuple[Encoder, Encoder | None, 
     shared["settings"] = options.changes or None
     own = shared | {name: getattr(options, name) for name in ("max_length", "batch_size", "top_k")}
     if options.hybrid is None:
-        # Loaded first and freed before documents are encoded: only its description is needed.
-        query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
+        query_encoder = None if options.queries else load_encoder(checkpoint, "query", weights=False, **shared)
         return load_encoder(checkpoint, "query" if options.queries else "document", **own), query_encoder, None
     from learned_sparse.encode import bm25, hybrid
 
@@ -226,7 +209,7 @@ def _encode_queries(source: Source, encoder: Encoder, parts: PartFolder, progres
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
     counts = dataclasses.replace(
-        Counts.of(impacts, statistics), read=len(queries), empty_texts=empty, truncated=encoder.truncated
+        Counts.of(impacts, statistics), read=len(queries), empty_texts=empty, truncated=weights.truncated
     )
     manifest = dataclasses.replace(parts.manifest, environment=dict(encoder.environment))
     return manifest.finish(folder, files, counts, warnings)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.commands import add_engine_options, print_next, refuse
+from learned_sparse.core.commands import print_next, refuse
 from learned_sparse.core.errors import counted, run_main
 from learned_sparse.core.files import encoded_folders, index_folder
 from learned_sparse.core.settings import CommandParser, positive
@@ -22,7 +22,6 @@ from learned_sparse.index.build import (
 )
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import UNVERIFIED, same_vectors
-from learned_sparse.ray import Engine
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection
@@ -69,14 +68,13 @@ def parser() -> CommandParser:
     add("--threads", type=positive, help="default: one for each processor, for vectors at most 4")
     add("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     add("--overwrite", action="store_true", help="replace an existing index")
-    add_engine_options(parser)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = parser().parse_args(argv)
-    bm25, engine, quantizes = options.bm25, Engine.from_options(options), options.quantize
+    bm25, quantizes = options.bm25, options.quantize
     model, scales = "bm25" if bm25 else options.model, options.bits or options.quantization_factor is not None
     refuse(
         (bm25 and options.model, "--bm25 takes no --model"),
@@ -84,7 +82,6 @@ def main(argv: list[str] | None = None) -> int:
         (options.on_bad_line and not bm25, "--on-bad-line is for the text of --bm25; bad vectors are always errors"),
         (quantizes and not options.input, "--quantize needs --input"),
         (scales and not quantizes, "--bits and --quantization-factor need --quantize DIR, which gets the impacts"),
-        (engine and (bm25 or options.verify), "--engine ray indexes vectors: not with --bm25 or --verify"),
         (not (options.input or model), "nothing to index: give --model NAME, --input DIR, or --bm25"),
         (not (options.index or model), "no output folder: give --index DIR, or --model NAME for the home folder"),
     )
@@ -105,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
             compared, wrong = check_index(vectors, index, options.verify)
             print("\n  ".join([f"{index}: {compared}", *wrong[:MAX_SHOWN]]))
             return 2 if wrong else 0
-        summary = _vectors(options, vectors, index, engine)
+        summary = _vectors(options, vectors, index)
     print(f"{index}: {summary}")
     print_next(f"learned_sparse.{shlex.join(_next_command(options, collection, index))}")
     return 0
@@ -127,18 +124,11 @@ def _quantized(options: argparse.Namespace, folders: Sequence[Path]) -> Sequence
     return [options.quantize]
 
 
-def _vectors(options: argparse.Namespace, vectors: VectorFiles, index: Path, engine: Engine | None) -> str:
+def _vectors(options: argparse.Namespace, vectors: VectorFiles, index: Path) -> str:
     exists = bool(vectors.manifests) and (index / INDEX_MANIFEST).is_file() and not options.overwrite
     if exists and same_vectors(IndexNote.load(index).manifests, vectors.manifests):  # leaderboards are continued
         return "the index of these vectors exists already"
-    note = build_index(
-        vectors,
-        index,
-        threads=options.threads,
-        overwrite=options.overwrite,
-        heap=options.heap,
-        engine=engine,
-    )
+    note = build_index(vectors, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap)
     if not vectors.manifests:
         print(f"not verified: {UNVERIFIED}; name the encoder of queries with --checkpoint, or search encoded queries")
     documents = counted(note.facts["documents"], "document")

@@ -1,6 +1,7 @@
 """Build an index of vectors or of plain text, and compare it with its input: the counts before it appears, and more.
 
-Vector files are written into Lucene directly: each impact as one number, without the repeated words of Anserini.
+Vector files are written into Lucene directly: each impact as one number, without the repeated words of Anserini. The
+strict reader of vectors is imported only for files of other tools, for a bad line, and for ``check_index``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,20 +21,18 @@ from typing import TYPE_CHECKING, TypeVar
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
-from learned_sparse.core.files import new_folder
+from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.machine import processors
 from learned_sparse.core.quantize import MAX_IMPACT
-from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
-from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, read_vectors, vector_files
 from learned_sparse.lucene.jvm import anserini_jar, java_thread
 from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
-from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, merge_indexes
+from learned_sparse.lucene.writer import DELIMITER, LuceneWriter
 
 if TYPE_CHECKING:
-    from learned_sparse.ray import Engine
+    from learned_sparse.core.records import Document
 
 logger = logging.getLogger(__name__)
 
@@ -64,18 +62,15 @@ class VectorFiles:
 
 
 def open_vectors(vectors: VectorFiles | str | Path | Sequence[Path]) -> VectorFiles:
-    """``encoded_files`` if the folders (or the one folder) have manifests, else ``plain_files``."""
-    if isinstance(vectors, VectorFiles):
-        return vectors
-    folders = [Path(vectors)] if isinstance(vectors, (str, Path)) else list(vectors)
-    return encoded_files(folders) if any((folder / MANIFEST).is_file() for folder in folders) else plain_files(folders)
-
-
-def encoded_files(folders: Sequence[Path]) -> VectorFiles:
-    """The files of folders written by learned_sparse.encode: one folder, or all shards of one collection.
+    """The files of a folder written by learned_sparse.encode, of all its shards, or ``plain_files`` without a manifest.
 
     ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
     """
+    if isinstance(vectors, VectorFiles):
+        return vectors
+    folders = [Path(vectors)] if isinstance(vectors, (str, Path)) else list(vectors)
+    if not any((folder / MANIFEST).is_file() for folder in folders):
+        return plain_files(folders)
     manifests = load_manifests(folders)
     parts = [(folder, part) for folder, m in zip(folders, manifests, strict=True) for part in m.parts]
     return VectorFiles(
@@ -89,6 +84,8 @@ def encoded_files(folders: Sequence[Path]) -> VectorFiles:
 
 def plain_files(folders: Sequence[Path]) -> VectorFiles:
     """Vector files without a manifest, from other tools; every line is read and checked."""
+    from learned_sparse.jsonvector.reader import read_vectors, vector_files
+
     files = [file for folder in folders for file in vector_files(folder)]
     shown = progress_bar(files, "reading", "files")
     counts = [len(vector) or 1 for file in shown for _, vector in read_vectors(file)]
@@ -102,27 +99,20 @@ def build_index(
     threads: int | None = None,
     overwrite: bool = False,
     heap: str | None = None,
-    engine: Engine | None = None,
 ) -> IndexNote:
     """Index ``vectors`` into the folder ``index``, which appears only if its counts equal those of the files.
 
     ``vectors`` are a folder written by learned_sparse.encode, all its shards, or folders of JsonVectorCollection files.
-    ``threads`` defaults to one for each processor, at most 4. ``heap`` (``"4g"``) limits the memory of Java. With an
-    ``engine``, each of its workers indexes some of the files, and the indexes are merged. Returns the note that is
-    saved in the index.
+    ``threads`` defaults to one for each processor, at most 4. ``heap`` (``"4g"``) limits the memory of Java. Returns
+    the note that is saved in the index.
     """
     vectors, index = open_vectors(vectors), Path(index)
     if not vectors.documents:
         raise LearnedSparseError("no documents to index; encode a collection first")
     with new_index(index, overwrite=overwrite) as folder:
         logger.info("indexing %s of %s", counted(vectors.documents, "document"), counted(len(vectors.files), "file"))
-        impact = vectors.scoring == "impact"
-        if engine is None:
-            total = index_directly(
-                vectors.files, folder, impact=impact, threads=threads, heap=heap, documents=vectors.documents
-            )
-        else:
-            total = index_shards(engine, vectors.files, folder, impact=impact, threads=threads, heap=heap)
+        impact, documents = vectors.scoring == "impact", vectors.documents
+        total = index_directly(vectors.files, folder, impact=impact, threads=threads, heap=heap, documents=documents)
         for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
             if statistics.is_file():  # of BM25, to explain documents
                 shutil.copyfile(statistics, folder / STATISTICS)
@@ -187,35 +177,14 @@ def index_directly(
     for the progress bar. Returns the sum of all impacts. ``LearnedSparseError`` names file and line of a document that
     cannot be indexed; the index is empty then.
     """
-    lines = ((file, *numbered) for file in files for numbered in numbered_lines(file))
-    shown = iter(progress_bar(lines, "indexing", "documents", documents))
+    shown = iter(progress_bar(_lines(files), "indexing", "documents", documents))
     with LuceneWriter(index, impact=impact, heap=heap) as writer:
-        return in_threads(partial(_add, writer), shown, threads or min(processors(), MAX_THREADS))
+        return in_threads(lambda batch: _add(writer, batch), shown, threads or min(processors(), MAX_THREADS))
 
 
-def index_shards(
-    engine: Engine, files: Sequence[Path], folder: Path, *, impact: bool, threads: int | None, heap: str | None
-) -> int:
-    """Index groups of files as tasks of a Ray cluster and merge the indexes; returns the sum of all impacts.
-
-    All nodes share the file system of ``folder``. ``threads`` of each task default to its processors.
-    """
-    shards = folder / "shards"
-    with engine.tasks() as tasks:
-        threads = threads or min(int(tasks.default.cpus), MAX_THREADS)
-        size = -(-len(files) // tasks.workers)  # files of one encoding have equally many documents
-        groups = [files[start : start + size] for start in range(0, len(files), size)]
-        targets = [shards / str(number) for number in range(len(groups))]
-        arguments = [(group, target, impact, threads, heap) for group, target in zip(groups, targets, strict=True)]
-        total: int = sum(tasks.map(_index_group, arguments, folder.name))
-        tasks.call(partial(merge_indexes, impact=impact, heap=heap), targets, folder)
-    shutil.rmtree(shards)
-    return total
-
-
-def _index_group(files: Sequence[Path], target: Path, impact: bool, threads: int, heap: str | None) -> int:
-    with new_folder(target, wait=True) as new:
-        return index_directly(files, new, impact=impact, threads=threads, heap=heap)
+def _lines(files: Iterable[Path]) -> Generator[Line, None, None]:
+    """The lines of ``files`` that are not blank."""
+    yield from ((file, number, line) for file in files for number, line in raw_lines(file) if not line.isspace())
 
 
 def in_threads(add: Callable[[list[Item]], int], items: Generator[Item, None, None], threads: int) -> int:
@@ -250,15 +219,14 @@ def _add(writer: LuceneWriter, batch: Sequence[Line]) -> int:
             vector = document["vector"]
             total = sum(vector.values())
             if total > MAX_IMPACT:
-                raise BadLineError(
+                raise ValueError(
                     f"the impacts of {document['id']!r} add up to {total:,}, more than the {MAX_IMPACT:,} that Lucene "
                     "holds for a document; quantise with a smaller factor or fewer bits"
                 )
             contents.append(delimited(vector))
             ids.append(str(document["id"]))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = str(error) if isinstance(error, BadLineError) else _problem(line) or str(error)
-            raise LearnedSparseError(f"{file}:{number}: {reason}") from error
+            raise LearnedSparseError(f"{file}:{number}: {_problem(line) or error}") from error
         total_impacts += total
     try:
         writer.add(ids, contents)
@@ -271,7 +239,7 @@ def _add(writer: LuceneWriter, batch: Sequence[Line]) -> int:
 
 
 def delimited(vector: dict[str, int]) -> str:
-    r"""Terms and impacts in the form that Lucene's filter reads; ``BadLineError`` if the form cannot hold them.
+    r"""Terms and impacts in the form that Lucene's filter reads; ``ValueError`` if the form cannot hold them.
 
     The JSON of a vector without special characters differs in three characters only, and rewriting it takes half the
     time of a loop.
@@ -286,14 +254,16 @@ def delimited(vector: dict[str, int]) -> str:
     if b"\\" not in text and b',":' not in text and text[:3] != b'{":' and len(text) > 2:
         return text[2:-1].replace(b'":', b"\x01").replace(b',"', b" ").decode()
     if not vector:
-        raise BadLineError("the vector is empty")
+        raise ValueError("the vector is empty")
     if any(DELIMITER in term for term in vector):
-        raise BadLineError(f"a term holds the character {DELIMITER!r}; rename the term")
+        raise ValueError(f"a term holds the character {DELIMITER!r}; rename the term")
     return " ".join([f"{term}{DELIMITER}{impact}" for term, impact in vector.items()])
 
 
 def _problem(line: bytes) -> str:
     """What the strict reader reports about a line; empty if it accepts the line."""
+    from learned_sparse.jsonvector.reader import BadLineError, LineReader
+
     try:
         LineReader().parse(line)
     except BadLineError as error:
@@ -358,11 +328,12 @@ def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
 
 def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
     """The vectors of ``sample`` documents (or of all, if there are fewer) as an index must hold them."""
+    from learned_sparse.jsonvector.reader import LineReader
+
     count = vectors.documents
     chosen = set(random.Random(0).sample(range(count), min(sample, count)))  # noqa: S311  (no cryptography)
-    lines = ((file, *numbered) for file in vectors.files for numbered in numbered_lines(file))
     reader, sampled = LineReader(), dict[str, dict[str, int]]()
-    for document, (file, number, line) in enumerate(lines):
+    for document, (file, number, line) in enumerate(_lines(vectors.files)):
         if document in chosen:
             try:
                 name, vector = reader.parse(line)

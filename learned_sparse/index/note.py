@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class IndexNote:
 
     def save(self, index: Path) -> None:
         """Write the note into the folder of an index."""
-        manifests = [manifest.to_json() for manifest in self.manifests]
+        manifests = [asdict(manifest) for manifest in self.manifests]
         content = {"format": FORMAT, "kind": "index", "scoring": self.scoring, "manifests": manifests}
         write_record(index / INDEX_MANIFEST, {**content, "index": self.facts})
 
@@ -54,7 +54,7 @@ class IndexNote:
                 "--checkpoint of its impacts or with --query-vectors; learned_sparse.pyserini search.lucene searches "
                 "plain text"
             )
-        if not is_index_note(content):
+        if content.get("kind") != "index":
             raise wrong_path(index, "an index", "make the index with learned_sparse.index")
         try:
             if content["format"] != FORMAT or content["scoring"] not in SCORINGS:
@@ -65,11 +65,6 @@ class IndexNote:
             raise LearnedSparseError(
                 f"{path}: not the note of an index of format {FORMAT}; make the index again with --overwrite"
             ) from None
-
-
-def is_index_note(content: object) -> bool:
-    """Whether the content of a ``learned_sparse.json`` describes an index; checkpoints have such a file too."""
-    return isinstance(content, Mapping) and content.get("kind") == "index"
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from learned_sparse.core.records import EXPANDED, Reading, Share, Sources
+from learned_sparse.core.reading import Reading, Share, Sources
+from learned_sparse.core.records import EXPANDED
 from learned_sparse.encode.hybrid import PARTS
 
 _NOT_READ = Reading(tokens=(), truncated=False, spelled=False, weights={}, sources={})

@@ -16,7 +16,8 @@ from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.encoder import Encoder, Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, counted
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Document, Reading, SparseBatch, without_mark
+from learned_sparse.core.reading import Reading
+from learned_sparse.core.records import Document, SparseBatch, without_mark
 from learned_sparse.core.terms import RESERVED
 from learned_sparse.encode.bm25 import AnalyzedText
 from learned_sparse.encode.hybrid import load_encoder

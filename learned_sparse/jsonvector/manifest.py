@@ -11,16 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 from learned_sparse.core.files import is_name, read_record, restore_folder, sha256, write_record
-from learned_sparse.core.quantize import QuantizationStatistics, Quantizer
-from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
+
+if TYPE_CHECKING:
+    from learned_sparse.core.records import SparseBatch
 
 MANIFEST = "manifest.json"
 STATISTICS = "bm25.json"
@@ -82,8 +84,8 @@ class Counts:
     """Maximum number of segments of a document."""
 
     @classmethod
-    def of(cls, impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
-        """Counts of quantised vectors."""
+    def of(cls, impacts: SparseBatch, statistics: Mapping[str, int]) -> Counts:
+        """Counts of quantised vectors, with the ``statistics`` of ``Quantizer.quantize``."""
         sums = np.diff(np.append(0, np.cumsum(impacts.values, dtype=np.int64))[impacts.indptr])
         return cls(
             written=len(impacts),
@@ -91,8 +93,7 @@ class Counts:
             postings=len(impacts.values),
             largest_impact=int(impacts.values.max(initial=0)),
             largest_sum=int(sums.max(initial=0)),
-            clipped=statistics.clipped,
-            lost_to_rounding=statistics.lost_to_rounding,
+            **statistics,
         )
 
     @classmethod
@@ -135,13 +136,9 @@ class Manifest:
     environment: dict[str, Any] = field(default_factory=dict)
     """``Encoder.environment`` at the end of the run."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Content as JSON values."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str) -> Manifest:
-        """Inverse of ``to_json``; error messages begin with ``where``."""
+        """Inverse of ``dataclasses.asdict``; error messages begin with ``where``."""
         if content.get("format") != FORMAT:
             raise LearnedSparseError(
                 f"{where}: format {content.get('format')!r}, this version knows {FORMAT}; encode again with --overwrite"
@@ -154,7 +151,7 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Write ``folder/manifest.json``, whole or not at all."""
-        write_record(folder / MANIFEST, self.to_json())
+        write_record(folder / MANIFEST, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -171,7 +168,7 @@ class Manifest:
         The outcome, versions, and the paths of checkpoint and input are not settings: hashes compare their contents.
         """
         other = {"complete", "counts", "parts", "warnings", "versions", "environment", "checkpoint", "input"}
-        fields = {key: value for key, value in self.to_json().items() if key not in other}
+        fields = {key: value for key, value in dataclasses.asdict(self).items() if key not in other}
         return fields | {"options": {key: value for key, value in self.options.items() if key not in free}}
 
     def finish(self, folder: Path, parts: Iterable[Part], counts: Counts, warnings: Iterable[str] = ()) -> Manifest:
@@ -224,13 +221,15 @@ def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
     All files are compared with their checksums. ``LearnedSparseError``: a file differs from its manifest, or the shards
     were encoded with different settings.
     """
-    manifests = [Manifest.load(folder) for folder in folders]
-    for folder, manifest in zip(folders, manifests, strict=True):
+    manifests = []
+    for folder in folders:
+        manifest = Manifest.load(folder)
         if manifest.kind != "documents":
             raise LearnedSparseError(
                 f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed and searched"
             )
         manifest.check(folder)
+        manifests.append(manifest)
     check_together(folders, manifests)
     return manifests
 
@@ -275,7 +274,7 @@ def parts_sha256(manifests: Iterable[Manifest]) -> str:
 
 def _vector_settings(manifest: Manifest) -> dict[str, object]:
     """The settings that all vectors of one index must share."""
-    content = manifest.to_json()
+    content = dataclasses.asdict(manifest)
     keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
     pruning = manifest.options.get(PRUNING, {})
     pruned = {"pruned dimensions": sorted(pruning.get("removed", [])) or None, "min_impact": pruning.get("min_impact")}

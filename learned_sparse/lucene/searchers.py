@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from learned_sparse.core.errors import LearnedSparseError, refuse_text
-from learned_sparse.core.records import Query
 from learned_sparse.lucene.jvm import (
     BM25_SIMILARITY,
     IMPACT_SIMILARITY,
+    LUCENE_CALLS,
     english_analyzer,
     java_thread,
-    lucene_calls,
     start_jvm,
 )
+
+if TYPE_CHECKING:
+    from learned_sparse.core.records import Query
 
 Hits = list[tuple[str, float]]
 """``(document id, score)``: highest score first, equal scores by ascending id."""
@@ -52,13 +54,13 @@ class ImpactSearcher:
         With ``check``, raise if a file of the index differs from its checksum (``check_integrity``).
         """
         self._index = Path(index)
-        self._reader, self._calls = open_reader(self._index), lucene_calls()
+        self._reader = open_reader(self._index)
         if check:
             check_integrity(self._index, self._reader)
         self.documents = int(self._reader.numDocs())
         from jnius import JavaException, autoclass
 
-        self._java_exception = JavaException
+        self._calls, self._java_exception = autoclass(LUCENE_CALLS), JavaException
         self._searcher = autoclass("org.apache.lucene.search.IndexSearcher")(self._reader)
         self._searcher.setSimilarity(autoclass(similarity)(*parameters))
 
@@ -161,7 +163,10 @@ def search_bm25(index: Path, queries: Iterable[Query], k: int = 1000) -> dict[st
 @functools.cache
 def _english() -> tuple[Any, Any]:
     """The static method that analyzes a text, and the analyzer; several threads may use both."""
-    return lucene_calls().tokens, english_analyzer()
+    start_jvm()
+    from jnius import autoclass
+
+    return autoclass(LUCENE_CALLS).tokens, english_analyzer()
 
 
 def _terms_and_impacts(query: Impacts) -> tuple[list[str], list[float]]:
@@ -197,19 +202,12 @@ def read_contents(index: Path) -> IndexContents:
         return IndexContents(int(reader.numDocs()), ids, int(postings), int(impacts))
 
 
-def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
-    """``{term: documents that have it}``; 0 for a term that is not in the index."""
+def document_frequencies(index: Path) -> dict[str, int]:
+    """``{term: documents that have it}`` for all terms of the index."""
     with contextlib.closing(open_reader(index)) as reader:
         from jnius import autoclass
 
-        term_of, bytes_of = autoclass("org.apache.lucene.index.Term"), autoclass("org.apache.lucene.util.BytesRef")
-        return {term: int(reader.docFreq(term_of(_CONTENTS, bytes_of(bytearray(term, "utf-8"))))) for term in terms}
-
-
-def every_document_frequency(index: Path) -> dict[str, int]:
-    """``{term: documents that have it}`` for all terms of the index."""
-    with contextlib.closing(open_reader(index)) as reader:
-        pairs = (line.split("\t", 1) for line in _lines(lucene_calls().documentFrequencies(reader)))
+        pairs = (line.split("\t", 1) for line in _lines(autoclass(LUCENE_CALLS).documentFrequencies(reader)))
         return {term: int(frequency) for frequency, term in pairs}
 
 

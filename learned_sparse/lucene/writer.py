@@ -12,8 +12,8 @@ from learned_sparse.lucene.jvm import (
     BM25_SIMILARITY,
     HEAP_VARIABLE,
     IMPACT_SIMILARITY,
+    LUCENE_CALLS,
     english_analyzer,
-    lucene_calls,
     start_jvm,
 )
 
@@ -43,7 +43,7 @@ class LuceneWriter:
         start_jvm(heap=heap)
         from jnius import JavaException, autoclass
 
-        self._index, self._calls, self._java_exception = index, lucene_calls(), JavaException
+        self._index, self._calls, self._java_exception = index, autoclass(LUCENE_CALLS), JavaException
         self._field_type = autoclass("org.apache.lucene.document.FieldType")()
         self._field_type.setIndexOptions(autoclass("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
         self._field_type.freeze()
@@ -74,11 +74,6 @@ class LuceneWriter:
         if problem is not None:
             raise self._error(problem)
 
-    def add_indexes(self, indexes: Sequence[Path]) -> None:
-        """Copy whole indexes of the same fields, in their order. Memory does not grow with their size."""
-        if problem := self._calls.addIndexes(self._writer, [str(index.resolve()) for index in indexes]):
-            raise self._error(problem)
-
     def __enter__(self) -> LuceneWriter:
         return self
 
@@ -95,9 +90,3 @@ class LuceneWriter:
             )
         full = "; free disk space" if re.search("No space left|File too large|quota", problem) else ""
         return LearnedSparseError(f"{self._index}: Lucene: {problem}{full}")
-
-
-def merge_indexes(indexes: Sequence[Path], index: Path, *, impact: bool, heap: str | None = None) -> None:
-    """Merge ``indexes`` into the folder ``index``, in one segment, as a ``LuceneWriter`` of all documents would."""
-    with LuceneWriter(index, impact=impact, heap=heap) as writer:
-        writer.add_indexes(indexes)

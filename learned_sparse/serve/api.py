@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -74,14 +73,6 @@ class ExplainRequest(_Request):
     document: Name
 
 
-class MeasureRequest(_Request):
-    """A judged query, or all of them, for one or more systems."""
-
-    systems: Systems
-    query_id: Name | None = None
-    """None: the mean over all judged queries."""
-
-
 def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
     """The application over ``content``; ``hosts`` as in ``Guard``."""
     app = FastAPI(
@@ -115,7 +106,6 @@ def _add_routes(app: FastAPI, content: Content) -> None:
             "notes": content.notes,
             "collection": judged.collection if judged else None,
             "split": judged.split if judged else None,
-            "measures": judged.measures if judged else [],
             "queries": len(judged.queries) if judged else 0,
         }
 
@@ -146,9 +136,9 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         results = {}
         for name in request.systems:
             with content.system(name) as system:
-                results[name] = timed_search(system, {"": request.query}, depth)
+                results[name] = timed_search(system, request.query, depth)
         hits = {
-            name: [hit for hit in found[""] if not (judged and judged.remove_query and hit[0] == id)]
+            name: [hit for hit in found if not (judged and judged.remove_query and hit[0] == id)]
             for name, (found, _, _) in results.items()
         }
         ranks = {
@@ -191,23 +181,6 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         with content.system(request.system) as system:
             explained = system.pair(request.query, request.document)
         return replace(explained, index=request.system)  # the folder is not for everybody
-
-    measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
-
-    @app.post("/measure")
-    async def measure(request: MeasureRequest) -> dict[str, Any]:
-        """The measures of systems, as trec_eval computes them, on one judged query, or their means over all."""
-        return await anyio.to_thread.run_sync(_measure, content, request, limiter=measuring)
-
-
-def _measure(content: Content, request: MeasureRequest) -> dict[str, Any]:
-    judged = content.queries()
-    ids = list(judged.queries) if request.query_id is None else [request.query_id]
-    systems = []
-    for name in request.systems:
-        with content.system(name) as system:
-            systems.append({"system": name, "values": judged.measure(system, ids)})
-    return {"queries": len(ids), "systems": systems}
 
 
 def _add_errors(app: FastAPI, content: Content) -> None:

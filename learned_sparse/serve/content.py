@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,19 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.collection import Collection
-from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.machine import processors
 from learned_sparse.core.records import Document
 from learned_sparse.inspect.inspection import IndexInspector, encoder_cache
 from learned_sparse.lucene.jvm import java_thread
-from learned_sparse.search.searching import MaxP
+from learned_sparse.search.searching import Hits, MaxP, search_all
 
-DEPTH = 1000
-"""Hits that are measured, as in ``learned_sparse.search``."""
-MAX_MEASURED = 2_000
-"""Queries of a split that the page measures; the hits of all of them are in memory."""
 Load = Callable[[Side], Encoder]
 """One side of a model; loaded at first use."""
 
@@ -50,21 +43,19 @@ def open_systems(
     return systems
 
 
-def timed_search(
-    system: IndexInspector, queries: Mapping[str, str], k: int, threads: int = 1
-) -> tuple[Any, float | None, float]:
-    """The ``k`` best documents of each of ``{query id: text}``, and the times of encoding and of searching (ms).
+def timed_search(system: IndexInspector, text: str, k: int) -> tuple[Hits, float | None, float]:
+    """The ``k`` best documents of a query, and the times of encoding and of searching it (ms).
 
     The first time is None for plain text, which Lucene analyses while it searches.
     """
-    rows, encode_ms = dict[str, Any](queries), None
+    query: Any = text
+    encode_ms = None
     started = time.perf_counter()
     if system.note.scoring != "bm25-text":
-        rows = dict(zip(queries, system.query_encoder().encode_batch(list(queries.values())), strict=True))
+        query = system.query_encoder().encode(text)
         encode_ms = 1000 * (time.perf_counter() - started)
     started = time.perf_counter()
-    maxp, search = MaxP.from_note(system.note), system.searcher.search_batch
-    hits = maxp.search(search, rows, k, threads) if maxp else search(rows, k, threads)
+    ((_, hits),) = search_all(system.searcher.search_batch, {"": query}, k, maxp=MaxP.from_note(system.note))
     return hits, encode_ms, 1000 * (time.perf_counter() - started)
 
 
@@ -97,7 +88,6 @@ class Judged:
         self.collection, self.split = collection.name, split
         self.queries = {query.id: query.text for query in collection.queries(split)}
         self.qrels = collection.qrels(split)
-        self.measures: Sequence[str] = collection.split(split).measures
         self.remove_query = collection.split(split).remove_query
         """Whether the document whose id is that of the query is no hit, as in BEIR."""
 
@@ -110,22 +100,6 @@ class Judged:
     def relevant(self, id: str) -> list[tuple[str, int]]:
         """``(document id, grade)`` of the documents with a positive grade, highest first."""
         return sorted((pair for pair in self.grades(id).items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
-
-    def measure(self, system: IndexInspector, ids: Sequence[str]) -> Mapping[str, float]:
-        """Means over the queries ``ids``, as trec_eval computes them."""
-        from eval.measures import evaluate
-
-        if len(ids) > MAX_MEASURED:
-            raise LearnedSparseError(
-                f"{self.collection}, {self.split}: {len(ids):,} queries are too many for the page; measure them with "
-                "learned_sparse.search and eval.evaluate"
-            )
-        qrels = {id: self.grades(id) for id in ids}
-        run = timed_search(system, {id: self.queries[id] for id in ids}, DEPTH, processors())[0]
-        with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
-            path = Path(folder) / "run.txt"
-            write_run(path, run)  # orders tied hits by ascending id; trec_eval would order them by descending id
-            return evaluate(path, qrels, self.measures, remove_query=self.remove_query).mean
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,11 +99,9 @@ def _loaded(load: Load, side: Side) -> Encoder:
 def _embed(load: Load, side: Side, texts: Sequence[str], whole: bool) -> bytes:
     """The answer as JSON. ``whole``: raise if a text is truncated."""
     encoder = _loaded(load, side)
-    truncated = encoder.truncated
     batch = encode_texts(encoder, texts)
-    if whole and encoder.truncated > truncated:
+    if whole and (count := batch.truncated):
         length = encoder.description.get("max_length")
-        count = encoder.truncated - truncated
         raise HTTPException(413, f"inputs: {count} of {len(texts)} longer than {length} tokens, and truncate is false")
     pairs = list(zip(batch.indices.tolist(), batch.values.tolist(), strict=True))
     rows = [pairs[start:end] for start, end in pairwise(batch.indptr.tolist())]

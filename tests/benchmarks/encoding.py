@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import torch
 
-from encoders.backbone.device import cpu_has_bf16
+from encoders.backbone.device import has_bf16
 from encoders.backbone.pretrained import load_tokenizer
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
@@ -162,7 +163,7 @@ def write_corpus(path: Path, texts: Mapping[str, str]) -> Path:
 
 def unfit(dtype: str) -> str | None:
     """Reason why ``dtype`` is not measured on this machine; None if it is measured."""
-    return "no bf16 instructions" if dtype == "bf16" and not cpu_has_bf16() else None
+    return "no bf16 instructions" if dtype == "bf16" and not has_bf16(torch.device("cpu")) else None
 
 
 def read_vectors(folder: Path) -> Vectors:

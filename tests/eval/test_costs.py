@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from eval.reproduce.claims import COSTS
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
+from learned_sparse.index.build import build_bm25_index, build_index, open_vectors
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import english_tokens
@@ -98,7 +99,7 @@ def test_other_backends_are_timed(backend: str, module: str, tmp_path: Path, que
 @pytest.mark.jvm
 def test_an_index_costs_the_same_terms_as_its_vectors(tmp_path: Path, queries: Path) -> None:
     folder, index = write_folder(tmp_path / "encoded", DOCUMENTS), tmp_path / "index"
-    build_index(encoded_files([folder]), index)
+    build_index(open_vectors([folder]), index)
     of_vectors = costs("--vectors", folder, "--queries", queries, output=tmp_path / "vectors.json")
     of_index = costs("--index", index, "--vectors", folder, "--queries", queries, output=tmp_path / "index.json")
     for name in ("FLOPS", "terms/document", "terms/query"):
@@ -138,7 +139,7 @@ def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
 @pytest.mark.jvm
 def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
     folder = write_folder(tmp_path / "encoded", DOCUMENTS, scoring="bm25")
-    build_index(encoded_files([folder]), tmp_path / "index")
+    build_index(open_vectors([folder]), tmp_path / "index")
     values = costs("--index", tmp_path / "index", "--queries", queries, output=tmp_path / "costs.json")["costs"]
     assert values["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
     with pytest.raises(LearnedSparseError, match="scored by BM25; give the index"):
@@ -196,17 +197,12 @@ def test_times_exclude_the_warm_up_and_outliers(clock: Clock) -> None:
 def test_more_hits_are_searched_in_an_index_of_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     depths: list[tuple[int, int]] = []
 
-    @contextlib.contextmanager
-    def open_searcher(*_: Any, **__: Any) -> Iterator[Any]:
-        """A searcher that takes one query at a time on one thread, and records the number of hits."""
+    def search(queries: Mapping[str, Any], hits: int, threads: int) -> None:
+        assert (len(queries), threads) == (1, 1)
+        depths.append((hits, threads))
 
-        def search(queries: Mapping[str, Any], hits: int, threads: int) -> None:
-            assert (len(queries), threads) == (1, 1)
-            depths.append((hits, threads))
-
-        yield search
-
-    monkeypatch.setattr("eval.costs.open_searcher", open_searcher)
+    searcher = contextlib.nullcontext(SimpleNamespace(search_batch=search))
+    monkeypatch.setattr("eval.costs.open_searcher", lambda *_, **__: searcher)
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
         tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import signal
@@ -16,14 +15,11 @@ import pytest
 
 from eval.reproduce.runner import OnCluster, Runner
 from eval.reproduce.steps import Step, is_done, log_of
-from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.lucene.jvm import start_jvm
 from learned_sparse.ray import Engine, Resources
-from learned_sparse.search import __main__ as search
 from tests.ray_nodes import Nodes
 
 COUNT = 400
@@ -89,22 +85,6 @@ def test_clusters_that_do_not_answer_or_are_too_small(nodes: Nodes) -> None:
         pass
 
 
-@pytest.mark.jvm
-def test_an_index_of_two_tasks(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
-    vectors = encode_with(tiny_bert, corpus, tmp_path / "vectors")
-    topics = tmp_path / "topics.tsv"
-    topics.write_text("".join(f"q{n}\tw{n % 5} w{n}\n" for n in range(12)))
-    runs = []
-    for name, more in (("one", []), ("two", [*on(nodes), "--heap", "256m"])):
-        assert index.main(["--input", str(vectors), "--index", str(tmp_path / name), *more]) == 0
-        assert not (tmp_path / name / "shards").exists()
-        words = ["--topics", str(topics), "--hits", "30", "--output", str(tmp_path / f"{name}.txt")]
-        assert search.main(["--index", str(tmp_path / name), "--checkpoint", str(tiny_bert), *words]) == 0
-        runs.append((tmp_path / f"{name}.txt").read_text())
-    assert runs[0] == runs[1]
-    assert len(runs[0].splitlines()) == 12 * 30
-
-
 def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path, tmp_home: Path) -> None:
     vectors = encode_with(tiny_bert, corpus, tmp_path / "vectors")
 
@@ -152,40 +132,24 @@ def cluster(*nodes: dict[str, float]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "engine", "workers", "cpus", "gpus"),
+    ("nodes", "engine", "share"),
     [
-        ((HEAD, GPU_NODE, GPU_NODE), Engine(), 8, 4, 1),
-        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), 8, 2, 0.5),
-        ((GPU_NODE, NODE), Engine(workers=2), 2, 8, 1),
-        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), 3, 6, 0),
-        ((HEAD, NODE, NODE), Engine(), 2, 6, 0),
-        ((NODE, NODE), Engine(workers=5), 5, 2, 0),
-        ((GPU_NODE,), Engine(gpus_per_worker=2), 2, 8, 2),
-    ],
-)
-def test_the_largest_equal_share(nodes: Any, engine: Engine, workers: int, cpus: int, gpus: float) -> None:
-    assert engine.share(cluster(*nodes)) == (workers, Resources(cpus=cpus, gpus=gpus))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "engine", "message"),
-    [
+        ((HEAD, GPU_NODE, GPU_NODE), Engine(), (8, 4, 1)),
+        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), (8, 2, 0.5)),
+        ((GPU_NODE, NODE), Engine(workers=2), (2, 8, 1)),
+        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), (3, 6, 0)),
+        ((HEAD, NODE, NODE), Engine(), (2, 6, 0)),
+        ((NODE, NODE), Engine(workers=5), (5, 2, 0)),
+        ((GPU_NODE,), Engine(gpus_per_worker=2), (2, 8, 2)),
         ((NODE,), Engine(workers=7), "7 workers with 1 processor and 0 GPUs each do not fit into the 1 nodes"),
         ((NODE,), Engine(gpus_per_worker=1), "1 workers with 1 processor and 1 GPUs each do not fit"),
         ((GPU_NODE,), Engine(gpus_per_worker=8), r"\(16 processors, 4 GPUs\)"),
         ((GPU_NODE,), Engine(gpus_per_worker=1.5), "give a whole number, or a share below 1"),
     ],
 )
-def test_workers_that_do_not_fit(nodes: Any, engine: Engine, message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        engine.share(cluster(*nodes))
-
-
-def test_options() -> None:
-    parser = argparse.ArgumentParser()
-    add_engine_options(parser)
-    assert Engine.from_options(parser.parse_args([])) is None
-    words = ["--engine", "ray", "--address", "auto", "--workers", "3", "--gpus-per-worker", "0.5"]
-    assert Engine.from_options(parser.parse_args(words)) == Engine(address="auto", workers=3, gpus_per_worker=0.5)
-    with pytest.raises(LearnedSparseError, match=r"--gpus-per-worker 1.0: belongs to --engine ray"):
-        Engine.from_options(parser.parse_args(["--gpus-per-worker", "1"]))
+def test_the_largest_equal_share(nodes: Any, engine: Engine, share: tuple[int, int, float] | str) -> None:
+    if isinstance(share, str):
+        with pytest.raises(LearnedSparseError, match=share):
+            engine.share(cluster(*nodes))
+    else:
+        assert engine.share(cluster(*nodes)) == (share[0], Resources(cpus=share[1], gpus=share[2]))

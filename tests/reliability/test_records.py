@@ -111,7 +111,7 @@ def test_the_message_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["../x.jsonl", "/etc/passwd", "vectors/../../x", "", "vectors\\x"])
 def test_parts_of_a_manifest_are_files_in_its_folder(file: str, tmp_path: Path) -> None:
-    content = MANIFEST.to_json() | {"parts": [{"file": file, "documents": 2, "sha256": "00"}]}
+    content = dataclasses.asdict(MANIFEST) | {"parts": [{"file": file, "documents": 2, "sha256": "00"}]}
     write_record(tmp_path / "manifest.json", content)
     with pytest.raises(LearnedSparseError, match=r"manifest\.json: parts: .* is not a file in the folder"):
         Manifest.load(tmp_path)

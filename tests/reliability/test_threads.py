@@ -66,9 +66,8 @@ def encoder(side: Any) -> Callable[[Path], Made]:
         encoder = load_encoder(str(folder / "splade"), side, dtype="fp32", max_length=12)
 
         def encode(call: list[str]) -> Any:
-            before = encoder.truncated, encoder.dropped
             batch = encoder.encode(call)
-            return content(batch), encoder.truncated - before[0], encoder.dropped - before[1]
+            return content(batch), batch.truncated, batch.dropped
 
         assert any(encode(call)[1] for call in CALLED)
         return encode, CALLED

@@ -135,14 +135,13 @@ function search(judged = null) {
   history.replaceState(null, "", `?${address}`);
   act("search", async (current) => {
     byId("status").textContent = "Searching …";
-    byId("measures").replaceChildren();
     const answer = await call("search", { query, systems, query_id: judged?.id ?? null });
     if (!current()) return;
     byId("status").textContent = "";
     showRelevant(answer.relevant, judged);
     byId("results").className = systems.length === 1 ? "one" : "";
     byId("results").replaceChildren(...answer.rankings.map((ranking) => rankingOf(ranking, query)));
-    await Promise.all([...systems.map((system) => showTerms(system, query, current)), judged ? showMeasures(systems, judged.id, current) : null]);
+    await Promise.all(systems.map((system) => showTerms(system, query, current)));
   });
 }
 
@@ -198,33 +197,6 @@ function showRelevant(relevant, judged) {
   byId("relevant").replaceChildren(element("details", {},
     element("summary", { text: `Query ${judged.id}: ${relevant.length} relevant ${relevant.length === 1 ? "document" : "documents"}` }),
     element("ul", {}, ...rows)));
-}
-
-function measureTable(title, systems) {
-  const names = Object.keys(systems[0].values);
-  const heads = [element("th", { text: title }), ...names.map((name) => element("th", { class: "number", text: name }))];
-  return table(heads, systems.map((row) => [element("td", { text: row.system }),
-    ...names.map((name) => element("td", { class: "number", text: row.values[name].toFixed(4) }))]));
-}
-
-async function showMeasures(systems, id, current) {
-  const measured = await call("measure", { systems, query_id: id });
-  if (current()) byId("measures").replaceChildren(measureTable("This query", measured.systems));
-}
-
-function measureAll() {
-  act("measure", async () => {
-    const button = byId("measure-all");
-    button.disabled = true;
-    button.textContent = "Measuring …";
-    try {
-      const measured = await call("measure", { systems: chosenSystems() });
-      byId("measures").replaceChildren(measureTable(`Mean of ${measured.queries.toLocaleString("en")} queries`, measured.systems));
-    } finally {
-      button.disabled = false;
-      button.textContent = "Measure all queries";
-    }
-  });
 }
 
 function listJudged() {
@@ -344,7 +316,6 @@ function start() {
   for (const name of ["search", "weigh"]) byId(`tab-${name}`).addEventListener("click", () => show(name));
   byId("judged").addEventListener("toggle", () => byId("judged").open && listJudged());
   byId("filter").addEventListener("input", listJudged);
-  byId("measure-all").addEventListener("click", measureAll);
   act("start", async () => {
     const overview = (state.overview = await call("systems"));
     const names = overview.systems.map((system) => system.name);

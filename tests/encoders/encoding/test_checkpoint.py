@@ -109,7 +109,7 @@ def test_the_encode_command_says_what_it_did(
 ) -> None:
     """In which data type it computed, and how many texts it truncated at which length."""
     monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
-    monkeypatch.setattr(device, "cpu_has_bf16", lambda: True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": True})
     (tmp_path / "texts.tsv").write_text(f"1\twing\n2\t{'wing ' * 9}\n3\t{'lift ' * 5}\n")
     words = ["--model", "m", "--checkpoint", str(tiny_bert), "--device", "cpu", "--max-length", "6"]
     words += ["--input", str(tmp_path / "texts.tsv")]

@@ -16,8 +16,8 @@ from torch import Tensor
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
+from encoders.head.shares import Shares, merged_shares
 from encoders.head.token_top_k import largest_shares
-from encoders.head.vocabulary_head import Shares, merged_shares
 from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.records import EXPANDED

@@ -11,7 +11,6 @@ import pytest
 import torch
 from accelerate.tracking import GeneralTracker
 
-from encoders.backbone import device as device_module
 from encoders.backbone.device import training_precision
 from encoders.train import main
 from encoders.training.session import Session
@@ -25,7 +24,7 @@ CPU = torch.device("cpu")
 def test_auto_is_bf16_where_the_processor_computes_it(
     has_bf16: bool, tiny_recipe: Recipes, trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_module, "cpu_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": has_bf16})
     expected = "bf16" if has_bf16 else "fp32"
     assert training_precision("auto", CPU) == expected
     assert training_precision("fp32-strict", CPU) == "fp32-strict"

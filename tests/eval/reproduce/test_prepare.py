@@ -140,4 +140,4 @@ def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path)
     assert batch.row(0)["."] == 1
     assert batch.row(len(TEXTS)) == {"wing": 2000, "drag": 2000}
     assert encoder.description["scoring"] == "bm25"
-    assert encoder.truncated == 0
+    assert batch.truncated == 0

@@ -53,7 +53,7 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
     counts = re.search(r"^(\d+) of (\d+) cells run, 0 of \d+ steps failed", output, re.MULTILINE)
     assert counts, output
     assert int(counts[1]) == int(counts[2]) >= sum(cell["status"] == "done" for cell in cells) > 0
-    assert (folder / "index.html").is_file()
+    assert (folder / "README.md").is_file()
 
 
 def test_made_up_collections_have_the_splits_and_measures_of_the_real_ones(tmp_path: Path) -> None:

@@ -79,10 +79,10 @@ def test_a_bad_line_is_an_error_or_skipped_and_counted(
 ) -> None:
     good_line = GOOD_JSON if name == "c.jsonl" else "d1\tone"
     path = write(tmp_path / name, good_line, line, line, good_line.replace("d1", "d9"))
-    reader = read_documents(path)
-    assert next(reader) == Document("d1", "one")
+    documents = iter(read_documents(path))
+    assert next(documents) == Document("d1", "one")
     with pytest.raises(LearnedSparseError) as error:
-        next(reader)
+        next(documents)
     assert str(error.value).startswith(f"{path}:2: {reason}")
     assert detail in str(error.value)
     assert str(error.value).endswith("; skip such lines with --on-bad-line skip")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collections.documents import parse_json, parse_tsv, read_documents
+from learned_sparse.collections.documents import DocumentReader, Fields, parse_json, parse_tsv, read_documents
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import BadLineError
@@ -72,12 +72,17 @@ def test_a_part_with_other_expanded_text_is_encoded_again(tmp_path: Path, monkey
     assert encoded[0] == f"hives{EXPANDED}where are bees"
 
 
+def document_of(parse: Callable[[Any], Fields], line: bytes) -> Document:
+    return next(iter(DocumentReader([("line", parse, line)], source="lines")))
+
+
 @pytest.mark.parametrize(
     ("value", "expanded"),
     [("a b", "a b"), (["a", "b c"], "a b c"), ([], ""), ("", ""), (None, ""), (" \n", ""), (f"a{EXPANDED}b", "a b")],
 )
 def test_values_of_expanded_text(value: Any, expanded: str) -> None:
-    assert parse_json(json.dumps({"id": "d", "text": "t", "expanded": value}).encode()) == Document("d", "t", expanded)
+    line = json.dumps({"id": "d", "text": "t", "expanded": value}).encode()
+    assert document_of(parse_json, line) == Document("d", "t", expanded)
 
 
 @pytest.mark.parametrize("value", [3, {"q": "a"}, ["a", 3], [["a"]], True])
@@ -87,9 +92,9 @@ def test_values_that_are_no_text(value: Any) -> None:
 
 
 def test_input_cannot_contain_the_separator(tmp_path: Path) -> None:
-    assert parse_json(b'{"id": "d", "text": "a\\u001fb", "title": "t\\u001f"}').text == "t  a b"
-    assert parse_tsv(f"d\ta{EXPANDED}b".encode()).text == "a b"
-    assert parse_tsv(f"d\t{EXPANDED}".encode()).text == " "
+    assert document_of(parse_json, b'{"id": "d", "text": "a\\u001fb", "title": "t\\u001f"}').text == "t  a b"
+    assert document_of(parse_tsv, f"d\ta{EXPANDED}b".encode()).text == "a b"
+    assert document_of(parse_tsv, f"d\t{EXPANDED}".encode()).text == " "
     (tmp_path / "topics.tsv").write_text(f"q\tcan{EXPANDED}hives\n")
     assert [query.text for query in read_queries(tmp_path / "topics.tsv")] == ["can hives"]
     encoded: list[str] = []
@@ -100,7 +105,7 @@ def test_input_cannot_contain_the_separator(tmp_path: Path) -> None:
 @given(TEXTS.filter(lambda text: text.replace(EXPANDED, " ").strip()), TEXTS)
 def test_a_pair_contains_the_separator_once(text: str, expanded: str) -> None:
     line = json.dumps({"id": "d", "text": text, "expanded": expanded}).encode()
-    document = parse_json(line)
+    document = document_of(parse_json, line)
     assert document.with_expanded.count(EXPANDED) == bool(document.expanded)
     assert document.with_expanded.partition(EXPANDED)[::2] == (document.text, document.expanded)
 

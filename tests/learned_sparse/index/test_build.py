@@ -11,14 +11,13 @@ from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as command
 from learned_sparse.index import build
-from learned_sparse.index.build import build_bm25_index, build_index, encoded_files
+from learned_sparse.index.build import build_bm25_index, build_index, open_vectors
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import (
     ImpactSearcher,
     IndexContents,
     document_frequencies,
-    every_document_frequency,
     postings_of,
     read_contents,
     sampled_documents,
@@ -54,8 +53,7 @@ def test_the_index_has_the_contents_of_the_files(built: Path, folder: Path, caps
     assert postings_of(built, ["d5", "gone", "d2"]) == {name: VECTORS[name] for name in ("d5", "d2")}
     assert postings_of(built, []) == {}
     frequencies = {"hives": 4, "##ing": 1, "日本": 1, "itch": 1, "b12d61183": 1, "rash": 1, EMPTY_TERM: 1}
-    assert every_document_frequency(built) == frequencies
-    assert document_frequencies(built, ["hives", "日本", "gone"]) == {"hives": 4, "日本": 1, "gone": 0}
+    assert document_frequencies(built) == frequencies
     expected = [set(vector or {EMPTY_TERM: 1}) for vector in VECTORS.values()]
     assert sorted(map(set, sampled_documents(built, 9)), key=sorted) == sorted(expected, key=sorted)
     assert len(sampled_documents(built, 2)) == 2
@@ -130,7 +128,7 @@ def test_plain_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.Capture
 def test_plain_text_for_bm25(tmp_path: Path) -> None:
     documents = [Document("d1", "Hives & itching"), Document("d2", " \0"), Document("d3", "the wing, naïve ☃")]
     assert build_bm25_index(documents, tmp_path / "index", threads=2) == 2
-    assert set(every_document_frequency(tmp_path / "index")) == {"hive", "itch", "wing", "naïv", "☃"}
+    assert set(document_frequencies(tmp_path / "index")) == {"hive", "itch", "wing", "naïv", "☃"}
     for other, message in (
         ([documents[0], documents[0]], "distinct ids: 2 in the files, 1 in the index; give each"),
         ([Document("d 1", "x")], "a TREC run cannot hold; rename"),
@@ -166,9 +164,9 @@ def test_all_shards_are_indexed_together(tmp_path: Path) -> None:
     assert (note.facts["documents"], len(note.manifests)) == (2, 2)
     for folders in ([first], [first, first], [first, second, write_folder(tmp_path / "whole", {"x": {"a": 1}})]):
         with pytest.raises(LearnedSparseError, match=r"not all shards of one encoding: .*0-of-2 .shard 0 of 2."):
-            encoded_files(folders)
+            open_vectors(folders)
     with pytest.raises(LearnedSparseError, match="had 3 documents, but all shards together hold 2; the input has chan"):
-        encoded_files([first, grown])
+        open_vectors([first, grown])
     repeated = [write_folder(tmp_path / name, {"d1": {name: 1}}) for name in ("a", "b")]
     with pytest.raises(LearnedSparseError, match="distinct ids: 2 in the files, 1 in the index"):
         build_index(repeated, tmp_path / "twice")

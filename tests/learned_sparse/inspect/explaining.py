@@ -11,7 +11,8 @@ import pytest
 
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
+from learned_sparse.core.reading import Reading, Share, Sources, Token
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.build import build_index
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.inspect import inspection

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from learned_sparse.core.records import EXPANDED, Reading, Share, Sources, Token
+from learned_sparse.core.reading import Reading, Share, Sources, Token
+from learned_sparse.core.records import EXPANDED
 from learned_sparse.inspect.explanation import make_view
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"

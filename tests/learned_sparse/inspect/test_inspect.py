@@ -11,9 +11,8 @@ from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.index.note import IndexNote
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.inspect.inspection import IndexInspector, encoded_documents
+from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.lucene.searchers import Bm25Searcher, search_impacts
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
@@ -125,22 +124,6 @@ def test_a_text_that_changed_or_is_gone(tmp_path: Path, capsys: pytest.CaptureFi
         assert {term["term"]: term["impact"] for term in view["terms"]} == vectors()["d10"]
     assert changed["notes"] == ["2 of 4 impacts of the index differ from the encoder's now"]
     assert "corpus.tsv: the encoded documents are not there; name them with --collection" in gone["notes"][0]
-
-
-@pytest.mark.jvm
-def test_predicted_queries_are_those_that_were_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The documents of an index have them, so that no look-up of a document reads their file again."""
-    predicted = tmp_path / "predicted.tsv"
-    predicted.write_text("".join(f"{name}\tmore {name}\n" for name in DOCUMENTS), encoding="utf-8")
-    index = save_index(tmp_path, options={"expanded": str(predicted)})
-    documents = {document.id: document for document in encoded_documents(IndexNote.load(index).manifests[0])[0]}
-    predicted.unlink()
-    expanding = Explaining(side="document")
-    expanding.uses_expanded = True
-    replace_encoders(monkeypatch, lambda *_, **__: expanding)
-    view = IndexInspector(index, documents=documents.get).document("d1").document
-    assert view is not None
-    assert (view.text, view.expanded) == (DOCUMENTS["d1"], "more d1")
 
 
 @pytest.mark.jvm

@@ -42,7 +42,7 @@ def test_round_trip(manifest: Manifest, tmp_path: Path) -> None:
     ],
 )
 def test_invalid_manifests(change: dict[str, object] | None, message: str, manifest: Manifest, tmp_path: Path) -> None:
-    write_json(tmp_path / "manifest.json", [] if change is None else {**manifest.to_json(), **change})
+    write_json(tmp_path / "manifest.json", [] if change is None else {**dataclasses.asdict(manifest), **change})
     with pytest.raises(LearnedSparseError, match=message):
         Manifest.load(tmp_path)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.export.exporting import export_vectors
 from learned_sparse.index import __main__ as index
-from learned_sparse.index.build import encoded_files
+from learned_sparse.index.build import open_vectors
 from learned_sparse.jsonvector.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest, parts_sha256
 from learned_sparse.jsonvector.pruning import prune
@@ -74,7 +74,7 @@ def test_pruning_follows_the_definition(vectors: Vectors, limit: int, by_share: 
         (manifest,) = prune([source], [target], **rule)
         assert dict(read_vectors(target)) == expected
         before, after = Manifest.load(source).counts, Manifest.load(target).counts
-        encoded_files([target])  # all files match the manifest
+        open_vectors([target])  # all files match the manifest
     assert sum(manifest.options["pruning"]["removed"].values()) == removed == before.postings - after.postings
     assert after.written == before.written == len(vectors)
     assert after.empty_vectors == sum(not vector for vector in expected.values())
@@ -138,7 +138,7 @@ def test_shards_have_one_smallest_impact(tmp_path: Path, capsys: pytest.CaptureF
     folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
     assert dict(read_vectors(*folders)) == {"d1": {"b": 9}, "d2": {"a": 7, "b": 8}}
     with pytest.raises(LearnedSparseError, match=r"min_impact: 7 before, absent now"):
-        encoded_files([folders[0], shards[1]])
+        open_vectors([folders[0], shards[1]])
 
 
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: py
     assert "5 documents, 6 of 10 postings\n1 terms with 40.0% of the postings removed" in printed
     assert "  the: in 80.0% of the documents\n  1 documents have an empty vector now (kept)\n" in printed
     with pytest.raises(LearnedSparseError, match=r"pruned dimensions: \['the'\] before, absent now"):
-        encoded_files([folders[0], shards[0]])
+        open_vectors([folders[0], shards[0]])
 
 
 def _prune(folder: Path, **options: Any) -> None:

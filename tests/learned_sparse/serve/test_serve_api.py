@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from eval.measures import evaluate
-from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.inspect.explanation import Inspection, TextView
 from learned_sparse.inspect.inspection import IndexInspector
@@ -30,10 +24,8 @@ from tests.learned_sparse.serve.serving import (
     AGAIN,
     GRADES,
     LOADED,
-    QUERIES,
     SCRIPT,
     load_explaining,
-    running,
     toy_content,
 )
 
@@ -101,7 +93,7 @@ def as_json(record: Inspection | TextView) -> Any:
     return json.loads(json.dumps(asdict(record)))
 
 
-def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None:
+def test_judged_queries(client: TestClient) -> None:
     listed = client.get("/queries", params={"contains": "HIVES"}).json()
     assert listed == {"total": 1, "queries": [{"id": "q1", "text": QUERY, "relevant": 2}]}
     assert client.get("/queries").json()["total"] == 2
@@ -113,16 +105,6 @@ def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None
         {"id": document, "grade": grades[document], "ranks": {"words": hits.index(document) + 1}}
         for document in ("d1", "d10")
     ]
-    write_run(tmp_path / "run.txt", {id: exact_hits(text) for id, text in QUERIES.items()})
-    qrels = {id: {document: grade for query, document, grade in GRADES if query == id} for id in QUERIES}
-    measures = client.get("/systems").json()["measures"]
-    assert measures
-    expected = evaluate(tmp_path / "run.txt", qrels, measures)
-    assert exact_hits(QUERY)[0][1] == exact_hits(QUERY)[1][1]  # ties are ordered as in a run file
-    one = ask(client, "/measure", systems=["words"], query_id="q1")
-    means = ask(client, "/measure", systems=["words"])
-    assert one["systems"][0]["values"] == {name: expected.per_query[name]["q1"] for name in measures}
-    assert means == {"queries": 2, "systems": [{"system": "words", "values": expected.mean}]}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +115,7 @@ def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None
         ("/search", SEARCH | {"systems": ["word"]}, 404, "no system 'word'; did you mean 'words'?"),
         ("/explain", {"query": "a", "system": "w" * 1_001, "document": "d"}, 422, "system: String should have at most"),
         ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "words: no document 'd11'; name"),
-        ("/measure", {"systems": ["words"], "query_id": "q\n9"}, 404, "no query 'q\\n9'"),
+        ("/search", SEARCH | {"query_id": "q\n9"}, 404, "no query 'q\\n9'"),
         ("/search", b'{"query": "\\ud800", "systems": ["words"]}', 422, "unable to parse raw data as a unicode string"),
     ],
 )  # fmt: skip
@@ -192,26 +174,10 @@ def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
 def test_without_judged_queries_and_texts(content: Content) -> None:
     client = TestClient(create_app(Content(systems=content.systems, notes=["no texts: x"])))
     overview = client.get("/systems").json()
-    assert (overview["collection"], overview["measures"], overview["notes"]) == (None, [], ["no texts: x"])
+    assert (overview["collection"], overview["notes"]) == (None, ["no texts: x"])
     hits = ask(client, "/search", query="rash", systems=["words"])["rankings"][0]["hits"]
     assert [hit["text"] for hit in hits] == [None, None]
     assert client.get("/queries").status_code == 404
-
-
-def test_measuring_leaves_threads_to_others(content: Content, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While more requests measure than the server has threads, others are answered."""
-    finish = threading.Event()
-    monkeypatch.setattr(content.judged, "measure", lambda *_: (finish.wait(30), {})[1])
-    with running(content) as address, ThreadPoolExecutor(50) as pool:
-        measuring = [
-            pool.submit(httpx2.post, f"{address}measure", json={"systems": ["words"]}, timeout=60) for _ in range(50)
-        ]
-        try:
-            time.sleep(1)
-            assert httpx2.get(f"{address}systems", timeout=10).status_code == 200
-        finally:
-            finish.set()
-        assert {future.result().status_code for future in measuring} == {200}
 
 
 def test_an_internal_error_shows_no_details(

@@ -1,7 +1,6 @@
 package learnedsparse;
 
 import java.io.IOException;
-import java.nio.file.Paths;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -32,8 +31,6 @@ import org.apache.lucene.search.Sort;
 import org.apache.lucene.search.SortField;
 import org.apache.lucene.search.TermQuery;
 import org.apache.lucene.search.TopDocs;
-import org.apache.lucene.store.Directory;
-import org.apache.lucene.store.FSDirectory;
 import org.apache.lucene.util.BytesRef;
 
 /**
@@ -204,20 +201,6 @@ public final class LuceneCalls {
                 new BinaryDocValuesField(ID, new BytesRef(ids[i])), // Anserini's searchers order ties by it
                 new Field(CONTENTS, contents[i], contentsType)));
       }
-      return null;
-    } catch (Exception | OutOfMemoryError error) {
-      return problem(writer, error);
-    }
-  }
-
-  /** Copy whole indexes of the same fields, in their order. Null, or why not. */
-  public static String addIndexes(IndexWriter writer, String[] folders) {
-    try {
-      Directory[] directories = new Directory[folders.length];
-      for (int i = 0; i < folders.length; i++) {
-        directories[i] = FSDirectory.open(Paths.get(folders[i]));
-      }
-      writer.addIndexes(directories);
       return null;
     } catch (Exception | OutOfMemoryError error) {
       return problem(writer, error);
