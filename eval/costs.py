@@ -85,7 +85,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     flops_terms = query_terms
     if options.flops_queries:
         flops_terms = _count(_load_queries(options, note, options.flops_queries), note)
-    documents = count_documents(*options.vectors) if vectors else _index_terms(path, note, flops_terms)
+    documents = count_documents(*options.vectors) if vectors else _index_terms(path, note)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
     times = time_searches(path, note, timed, options.hits, vectors, bm25_parameters(options))
@@ -152,11 +152,11 @@ def _load_queries(options: argparse.Namespace, note: IndexNote, source: Path | N
     return {query.id: query.text for query in collection.queries(split)}
 
 
-def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCounts:
+def _index_terms(index: Path, note: IndexNote) -> TermCounts:
     """Lucene's statistics, so no document is read. Empty texts that the BM25 index left out count as documents."""
     contents = read_contents(index)
-    frequency = document_frequencies(index, [*queries.document_frequency, EMPTY_TERM])
-    postings = contents.postings - frequency.pop(EMPTY_TERM)
+    frequency = document_frequencies(index)
+    postings = contents.postings - frequency.pop(EMPTY_TERM, 0)
     texts = contents.documents + note.facts.get("empty", 0)
     return TermCounts(frequency, texts, postings, np.empty(0, np.int32))
 
@@ -255,8 +255,8 @@ def time_searches(
     """
     if maxp := MaxP.from_note(note):
         k = maxp.first_depth(k)
-    with open_searcher(path, note.scoring, vectors=vectors, bm25=bm25) as search:
-        return milliseconds(lambda query: search({query: queries[query]}, k, 1), list(queries))
+    with open_searcher(path, note.scoring, vectors=vectors, bm25=bm25) as searcher:
+        return milliseconds(lambda query: searcher.search_batch({query: queries[query]}, k, 1), list(queries))
 
 
 def recall(searcher: VectorSearcher, exact: ExactSearcher, queries: Mapping[str, Mapping[str, int]], k: int) -> float:

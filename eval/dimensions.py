@@ -1,4 +1,4 @@
-"""``python -m eval.dimensions``: which dimensions an index spends its postings on, and what they mean."""
+"""``python -m eval.dimensions``: which dimensions a model spends its postings on, and what they mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,32 +18,42 @@ import orjson
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
-from eval.runs import Judged, add_collection_options, load_judged, load_pieces, share, tokenizer_folder
+from eval.runs import add_collection_options, load_pieces, tokenizer_folder
 from eval.tables import Cell, Column, Section, format_sections, heading, matplotlib_style, set_scale, svg
 from learned_sparse.collections.collection import filed_under
-from learned_sparse.collections.trec import Run, read_run
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import encode_texts, load_encoder
-from learned_sparse.core.errors import LearnedSparseError, not_found, progress_bar, run_main
-from learned_sparse.core.files import atomic_write, index_folder, queries_folder, vectors_folder, write_json
+from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.files import atomic_write, encoded_folders, queries_folder, write_json
 from learned_sparse.core.settings import CommandParser, positive
-from learned_sparse.core.terms import EMPTY_TERM
-from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, versions
-from learned_sparse.jsonvector.queries import ENCODED, read_topics
-from learned_sparse.jsonvector.reader import by_frequency, read_objects, read_vectors, vector_files
+from learned_sparse.jsonvector.manifest import Manifest, versions
+from learned_sparse.jsonvector.queries import ENCODED
+from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, read_objects, vector_files
 from learned_sparse.search.query_encoder import find_checkpoint
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 _LENGTHS = 100_000  # about as many documents, evenly spaced, have their tokens counted
+_QUANTILES = {"minimum": 0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "maximum": 1}
+_CHART_RANKS = 120  # points of each line of the frequency chart
+MIN_LIFT = 2.0
+_WORD = re.compile(r"[^\W_]+")
+_BLOCK = 256  # words counted at a time
+_BATCH = 1024  # texts tokenised at a time
+_BINS = 20  # of the histogram of weights
+_WORDS_SHOWN = 10
+Encoded = tuple[str, Mapping[str, int]]
+"""A text and its ``{dimension: impact}``."""
 EPILOG = """\
-A dimension is a term of the index: a word piece, or a latent dimension such as b12d61183 (UHD-BERT). INDEX is a Lucene
-index, or the output of learned_sparse.encode, which also has the number of terms of each document and their texts.
-With --run, the score of each hit is divided into contributions of literal terms and of expansion terms. SPLADE's paper
+A dimension is a term of the index: a word piece, or a latent dimension such as b12d61183 (UHD-BERT). VECTORS is the
+output of learned_sparse.encode. Stop-dimensions are what learned_sparse.jsonvector prune would remove. SPLADE's paper
 (section 3.2) drops 20 terms of a document and adds 32 at FLOPS 0.73, and drops 34 and adds 5 at FLOPS 0.05 (--expansion
 10000). --texts is for UHD-BERT's Figure 6 and Table 7, --output for Figure 5, --values for Figure 3.
 
 examples:
-  python -m eval.dimensions INDEX
-  python -m eval.dimensions --model splade --collection scifact --split test --run RUN
+  python -m eval.dimensions VECTORS
+  python -m eval.dimensions --model splade --collection scifact --split test
   python -m eval.dimensions VECTORS --queries QUERIES --texts --dimension b12d61183 --output DIR
 """
 
@@ -51,20 +61,27 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Count, and print tables or JSON; write them with a chart if --output is given."""
     options = _parser().parse_args(argv)
-    paths, queries_path = _paths(options)
-    documents = read_counts(paths, options.sample)
-    queries = count_queries(queries_path) if queries_path else None
+    refuse(
+        (not options.vectors and not (options.model and options.collection), "give VECTORS, or --model, --collection"),
+        (not 0 <= options.stop_share <= 1, f"--stop-share {options.stop_share}: give a share, 0 to 1"),
+    )
+    name = filed_under(options.collection) if options.collection else ""
+    paths = options.vectors or encoded_folders(name, options.model, "VECTORS", options.collection)
+    if options.queries is None and options.model and options.collection and options.split:
+        options.queries = queries_folder(name, options.split, options.model)
+    documents = count_documents(*paths)
+    queries = count_queries(options.queries) if options.queries else None
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})
     sections = [
         *usage_sections(kinds),
-        *stop_sections(documents, queries, options.stop_share, None if options.json else options.top),
-        *_text_sections(options, paths, queries_path, documents),
+        stop_section(documents, queries, options.stop_share, None if options.json else options.top),
     ]
-    name = options.model or paths[0].name
-    title = f"{name}: {documents.texts:,} documents, {documents.postings:,} postings"
+    if options.expansion or options.texts or options.values:
+        sections += _text_sections(options, paths, documents.texts)
+    title = f"{options.model or paths[0].name}: {documents.texts:,} documents, {documents.postings:,} postings"
     title += f"; expected FLOPS {expected_flops(documents, queries):.4f}" if queries else ""
     tables = [vars(one) | {"columns": list(map(heading, one.columns))} for one in sections]
-    content = {"title": title, "index": list(map(str, paths)), "tables": tables, "versions": versions()}
+    content = {"title": title, "vectors": list(map(str, paths)), "tables": tables, "versions": versions()}
     if options.json:
         print(json.dumps(content, indent=2, ensure_ascii=False))
     else:
@@ -78,118 +95,53 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _paths(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
-    """Paths of the documents, and of the encoded queries if any are given or implied."""
-    if not options.index and not (options.model and options.collection):
-        raise LearnedSparseError("no index: give INDEX, or --model and --collection")
-    name = filed_under(options.collection) if options.collection else ""
-    with_texts = options.texts or options.expansion or options.values
-    paths = options.index or [(vectors_folder if with_texts else index_folder)(name, options.model)]
-    if missing := [path for path in paths if not path.exists()]:
-        raise not_found(missing[0], "index", "make it with learned_sparse.index, or give another")
-    queries = options.queries
-    if queries is None and options.model and options.collection and options.split:
-        queries = queries_folder(name, options.split, options.model)
-    if options.run and not (queries and options.collection):
-        raise LearnedSparseError(
-            "--run needs the texts and the encoded queries: give --collection and --split, and --queries (or --model)"
-        )
-    return paths, queries
-
-
-def _text_sections(
-    options: argparse.Namespace, paths: list[Path], queries: Path | None, documents: TermCounts
-) -> list[Section]:
-    """What options ask for beyond counts: --expansion, --texts, --values and --run."""
-    manifest, sections = _manifest(paths[0]), []
-    if options.expansion or options.texts or options.values:
-        if manifest is None or not (paths[0] / MANIFEST).is_file():
-            raise LearnedSparseError(f"{paths[0]}: no texts in it; give what learned_sparse.encode wrote")
-        checkpoint = options.tokenizer or find_checkpoint(manifest, paths[0])
-        files = [file for path in paths for file in vector_files(path)]
-        if options.expansion:
-            step = max(1, documents.texts // options.expansion)
-            chosen = itertools.islice(read_encoded(files), 0, step * options.expansion, step)
-            chosen = progress_bar(chosen, "comparing with texts", "documents", min(options.expansion, documents.texts))
-            sections.append(expansion_section(chosen, checkpoint))
-        if options.texts:
-            step = max(1, documents.texts // _LENGTHS)
-            sampled = itertools.islice(read_encoded(files), 0, None, step)
-            sampled = progress_bar(sampled, "measuring lengths", "documents", -(-documents.texts // step))
-            sections.append(lengths_section("documents", sampled, manifest, checkpoint))
-            if queries is not None:
-                lines = map(orjson.loads, (queries / ENCODED).read_bytes().splitlines())
-                encoded = [(line["contents"], line["vector"]) for line in lines]
-                sections.append(lengths_section("queries", encoded, Manifest.load(queries), checkpoint))
-                sections.append(words_section(encoded, options.at_least, options.top, options.dimension))
-        if options.values:
-            sections.append(values_section(files, options.values, manifest, checkpoint))
-    if options.run and queries is not None:
-        if manifest is None and not options.tokenizer:
-            raise LearnedSparseError(f"{paths[0]}: does not record its tokenizer; give --tokenizer")
-        if manifest is not None and manifest.scoring != "impact":
-            raise LearnedSparseError(f"{paths[0]}: scored by BM25, not by dot products; omit --run")
-        tokenizer = options.tokenizer or (find_checkpoint(manifest, paths[0]) if manifest else "")
-        run, judged = read_run(options.run), load_judged(options)
-        sections.append(scores_section(run, read_topics(queries), judged, paths, documents, tokenizer, options.hits))
+def _text_sections(options: argparse.Namespace, paths: list[Path], documents: int) -> list[Section]:
+    """What options ask for beyond counts: --expansion, --texts and --values."""
+    manifest, sections = Manifest.load(paths[0]), []
+    checkpoint = options.tokenizer or find_checkpoint(manifest, paths[0])
+    files = [file for path in paths for file in vector_files(path)]
+    if options.expansion:
+        step = max(1, documents // options.expansion)
+        chosen = itertools.islice(read_encoded(files), 0, step * options.expansion, step)
+        chosen = progress_bar(chosen, "comparing with texts", "documents", min(options.expansion, documents))
+        sections.append(expansion_section(chosen, checkpoint))
+    if options.texts:
+        step = max(1, documents // _LENGTHS)
+        sampled = itertools.islice(read_encoded(files), 0, None, step)
+        sampled = progress_bar(sampled, "measuring lengths", "documents", -(-documents // step))
+        sections.append(lengths_section("documents", sampled, manifest, checkpoint))
+        if options.queries:
+            lines = map(orjson.loads, (options.queries / ENCODED).read_bytes().splitlines())
+            encoded = [(line["contents"], line["vector"]) for line in lines]
+            sections.append(lengths_section("queries", encoded, Manifest.load(options.queries), checkpoint))
+            sections.append(words_section(encoded, options.at_least, options.top, options.dimension))
+    if options.values:
+        sections.append(values_section(files, options.values, manifest, checkpoint))
     return sections
-
-
-def _manifest(path: Path) -> Manifest | None:
-    """Manifest of the vectors; None for vectors made by other tools, and for an index of plain text."""
-    if (path / MANIFEST).is_file():
-        return Manifest.load(path)
-    return next(iter(IndexNote.load(path).manifests), None) if (path / INDEX_MANIFEST).is_file() else None
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m eval.dimensions",
-        description="Show which dimensions an index spends its postings on, and what they mean.",
+        description="Show which dimensions a model spends its postings on, and what they mean.",
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("index", nargs="*", type=Path, metavar="INDEX", help="Lucene index, or encoded documents (several shards)")
-    add("--model", metavar="NAME", help="model whose index of --collection is in the home folder")
+    add("vectors", nargs="*", type=Path, metavar="VECTORS", help="encoded documents (all shards)")
+    add("--model", metavar="NAME", help="model whose vectors of --collection are in the home folder")
     add_collection_options(parser)
     add("--queries", type=Path, metavar="DIR", help="encoded queries (default: by --model, --collection and --split)")
-    add("--run", type=Path, metavar="FILE", help="TREC run of these queries, whose scores are divided")
-    add("--hits", type=positive, default=10, metavar="N", help="best hits per query of --run (default: %(default)s)")
     add("--expansion", type=positive, metavar="N", help="count terms dropped from N documents and added (SPLADE, 3.2)")
     add("--texts", action="store_true", help="dimensions by length of the text, and words of queries that activate one")
     add("--at-least", type=positive, default=5, metavar="N", help="minimum number of queries of a word: %(default)s")
     add("--dimension", action="append", default=[], metavar="NAME", help="with --texts: words of this one; repeatable")
     add("--values", type=positive, metavar="N", help="histogram of the weights of N documents (UHD-BERT, Figure 3)")
     add("--tokenizer", metavar="DIR|HUB_ID", help="present location of the model or its tokenizer (default: recorded)")
-    add("--stop-share", type=share, default=0.1, metavar="X", help="stop-dimensions are in more documents: %(default)s")
-    add("--sample", type=positive, default=1000, metavar="N", help="documents of a Lucene index to sample: %(default)s")
+    add("--stop-share", type=float, default=0.1, metavar="X", help="stop-dimensions are in more documents: %(default)s")
     add("--top", type=positive, default=20, metavar="N", help="rows of the long tables (default: %(default)s)")
     add("--json", action="store_true", help="print everything as JSON, with all stop-dimensions")
     add("--output", type=Path, metavar="DIR", help="also write dimensions.md, dimensions.json and frequency.svg there")
-    parser.set_defaults(measures=None)  # load_judged reads it
     return parser
-
-
-SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
-"""Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
-_QUANTILES = {"minimum": 0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "maximum": 1}
-_CHART_RANKS = 120  # points of each line of the frequency chart
-
-
-def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
-    """Count one Lucene index, or encoded folders or files (several shards).
-
-    The lengths of an index are those of ``sample`` documents, because Lucene stores terms by posting list.
-    """
-    if (index := lucene_index(paths)) is None:
-        return count_documents(*paths)
-    from learned_sparse.lucene.searchers import every_document_frequency, read_contents, sampled_documents
-
-    frequencies = every_document_frequency(index)
-    frequencies.pop(EMPTY_TERM, None)
-    lengths = [len(terms) - (EMPTY_TERM in terms) for terms in sampled_documents(index, sample)]
-    documents, postings = read_contents(index).documents, sum(frequencies.values())
-    return TermCounts(frequencies, documents, postings, np.array(lengths, np.int32))
 
 
 def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
@@ -200,8 +152,6 @@ def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
     used: list[list[Cell]] = []
     lengths: list[list[Cell]] = []
     for kind, counts in kinds.items():
-        if not len(counts.lengths):
-            raise LearnedSparseError("there are no vectors to measure")
         frequencies = _descending(counts)
         half = int(np.searchsorted(np.cumsum(frequencies), counts.postings / 2) + 1) if len(frequencies) else 0
         once = int(np.count_nonzero(frequencies == 1))
@@ -214,51 +164,37 @@ def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
     if "queries" in kinds:
         unqueried = kinds["documents"].document_frequency.keys() - kinds["queries"].document_frequency.keys()
         remarks.append(f"{len(unqueried):,} dimensions are active in documents only.")
-    sampled, documents = len(kinds["documents"].lengths), kinds["documents"].texts
-    sample = [f"Of a sample of {sampled:,} of the {documents:,} documents."] if sampled < documents else []
     of_text: list[Column | str] = ["texts", *(Column(heading, 1) for heading in ("mean", *_QUANTILES)), "empty"]
     return [
         Section("Dimensions in use", remarks, columns, used),
-        Section("Dimensions per text", sample, of_text, lengths),
+        Section("Dimensions per text", [], of_text, lengths),
     ]
 
 
-def stop_sections(documents: TermCounts, queries: TermCounts | None, limit: float, top: int | None) -> list[Section]:
+def stop_section(documents: TermCounts, queries: TermCounts | None, limit: float, top: int | None) -> Section:
     """The dimensions in more than a share of the documents, which learned_sparse.jsonvector prune would remove.
 
-    For each of ``SHARES``, their number and shares of postings and FLOPS; for ``limit``, the ``top`` most frequent ones
-    (None: all), and FLOPS without them. UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use were equally
-    frequent: k_q k_d / n.
+    The ``top`` most frequent ones are listed (None: all). UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use
+    were equally frequent: k_q k_d / n.
     """
-    in_queries, texts = (queries.document_frequency, max(1, queries.texts)) if queries else ({}, 1)
-    ordered = by_frequency(documents.document_frequency)
-    counts = np.array([(count, count * in_queries.get(term, 0)) for term, count in ordered], np.int64).reshape(-1, 2)
-    shares = counts[:, 0] / max(1, documents.texts)
-    postings, flops = np.vstack([np.zeros((1, 2), np.int64), counts.cumsum(axis=0)]).T  # of the most frequent ones
-    cuts: list[list[Cell]] = []
-    for share_of_documents in SHARES:
-        stop = int(np.count_nonzero(shares > share_of_documents))
-        of_postings, of_flops = (100 * float(of[stop] / of[-1]) if of[-1] else None for of in (postings, flops))
-        cuts.append([f"{share_of_documents:.0%}", stop, of_postings or 0.0, of_flops])
-    stop = int(np.count_nonzero(shares > limit))
+    in_queries, texts = (queries.document_frequency, queries.texts) if queries else ({}, 1)
+    removed = frequent_terms(documents.document_frequency, documents.texts, limit)
     rows: list[list[Cell]] = [
         [term, 100 * count / documents.texts, 100 * in_queries.get(term, 0) / texts if queries else None]
-        for term, count in ordered[: stop if top is None else min(top, stop)]
+        for term, count in by_frequency(removed)[:top]
     ]
-    remarks = []
+    remarks = [f"They have {sum(removed.values()) / max(1, documents.postings):.1%} of the postings."]
     if queries:
-        total, removed = (int(flops[number]) / (documents.texts * texts) for number in (-1, stop))
-        equal = documents.postings / documents.texts * queries.postings / texts / len(ordered)
+        total, pairs = expected_flops(documents, queries), documents.texts * texts
+        less = sum(count * in_queries.get(term, 0) for term, count in removed.items()) / pairs
+        equal = documents.postings * queries.postings / pairs / max(1, len(documents.document_frequency))
         remarks.append(
-            f"Without them FLOPS would be {total - removed:.4f} instead of {total:.4f}. UHD-BERT's Eq. 9, k_q k_d / n, "
+            f"Without them FLOPS would be {total - less:.4f} instead of {total:.4f}. UHD-BERT's Eq. 9, k_q k_d / n, "
             f"gives {equal:.4f}."
         )
-    remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
-    headings: list[Column | str] = ["in more than", "dimensions"]
-    headings += [Column("% of the postings", 1), Column("% of the FLOPS", 1)]
     columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
-    title = f"Stop-dimensions: {stop:,} in more than {limit:.0%} of the documents"
-    return [Section("Stop-dimensions by share", [remark], headings, cuts), Section(title, remarks, columns, rows)]
+    title = f"Stop-dimensions: {len(removed):,} in more than {limit:.0%} of the documents"
+    return Section(title, remarks, columns, rows)
 
 
 def chart(kinds: Mapping[str, TermCounts]) -> str:
@@ -289,43 +225,9 @@ def _descending(counts: TermCounts) -> npt.NDArray[np.int64]:
     return np.sort(frequencies)[::-1]
 
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-KINDS = {
-    (True, True): "literal in both texts",
-    (True, False): "literal in the query, expanded in the document",
-    (False, True): "literal in the document, expanded in the query",
-    (False, False): "expanded in both",
-}
-"""Kind of a matched term by whether it is a word piece of the whole query, and of the whole document.
-
-A document's expansion (docT5query) is not part of its text.
-"""
-MIN_LIFT = 2.0
-_WORD = re.compile(r"[^\W_]+")
-_BLOCK = 256  # words counted at a time
-_BATCH = 1024  # texts tokenised at a time
-_BINS = 20  # of the histogram of weights
-_WORDS_SHOWN = 10
-Encoded = tuple[str, Mapping[str, int]]
-"""A text and its ``{dimension: impact}``."""
-Vectors = Mapping[str, Mapping[str, int]]
-Pieces = Mapping[str, Set[str]]
-
-
 def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
     """Text and vector of each document in ``files``, which ``learned_sparse.encode`` wrote."""
     return ((str(content["contents"]), vector) for _, vector, content in read_objects(files))
-
-
-def lucene_index(paths: Sequence[Path]) -> Path | None:
-    """The single Lucene index of ``paths``; None for encoded documents."""
-    if next(paths[0].glob("segments_*"), None) is None:
-        return None
-    if len(paths) > 1:
-        raise LearnedSparseError(f"{paths[0]}: an index; give one index at a time")
-    return paths[0]
 
 
 def expansion_section(texts: Iterable[Encoded], tokenizer: str) -> Section:
@@ -348,80 +250,6 @@ def expansion_section(texts: Iterable[Encoded], tokenizer: str) -> Section:
     columns = [Column(name, 1) for name in ("pieces of the text", "terms", "dropped", "added")]
     remark = f"Means of {len(counts):,} documents; a term is dropped if it is a piece of the text and has no weight."
     return Section("Terms dropped and added", [remark], columns, [np.mean(counts, axis=0).tolist()])
-
-
-def scores_section(
-    run: Run, queries: Vectors, judged: Judged, paths: Sequence[Path], counts: TermCounts, tokenizer: str, depth: int
-) -> Section:
-    """Divide the scores of the ``depth`` best hits of each judged query; one pass over the collection."""
-    vocabulary = read_tokenizer(tokenizer_folder(tokenizer)).get_vocab()
-    if vocabulary.keys().isdisjoint(counts.document_frequency):
-        raise LearnedSparseError(
-            f"{paths[0]}: no dimension is a word piece of {tokenizer}, so none can be literal; give the model's "
-            "--tokenizer, or omit --run for latent dimensions"
-        )
-    if unknown := sorted(run.keys() & judged.queries.keys() - queries.keys()):
-        raise LearnedSparseError(f"query {unknown[0]!r} of the run is not among the encoded queries; encode its split")
-    hits = [(query, *hit) for query, of_query in run.items() if query in judged.queries for hit in of_query[:depth]]
-    ids = {document for _, document, _ in hits}
-    texts = {name: document.text for name, document in judged.documents(ids).items()} if ids else {}
-    pieces = load_pieces(tokenizer)
-    in_query, in_document = (
-        dict(zip(of, pieces(list(of.values())), strict=True))
-        for of in ({query: judged.queries[query] for query, _, _ in hits}, texts)
-    )
-    rows = score_parts(hits, queries, _vectors_of(paths, ids), in_query, in_document)
-    columns = [Column("matched terms"), Column("% of the score", 1), Column("terms per hit", 2)]
-    number = len({query for query, _, _ in hits})
-    remark = f"Mean over the {len(hits):,} best hits of {number:,} queries; literal: a word piece of the text."
-    return Section("Where scores come from", [remark], columns, rows)
-
-
-def score_parts(
-    hits: Sequence[tuple[str, str, float]], queries: Vectors, documents: Vectors, in_query: Pieces, in_document: Pieces
-) -> list[list[Cell]]:
-    """For each of ``KINDS`` the mean share of the score in percent, and the mean number of matched terms.
-
-    A hit is ``(query id, document id, score)``; the score must be the dot product of its vectors.
-    """
-    if not hits:
-        raise LearnedSparseError("the run has no hits of these queries")
-    shares, terms = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0)
-    for query, document, score in hits:
-        vector = documents[document]
-        contributions = [
-            ((term in in_query[query], term in in_document[document]), impact * vector[term])
-            for term, impact in queries[query].items()
-            if term in vector
-        ]
-        total = sum(contribution for _, contribution in contributions)
-        # Runs have tied scores lowered by steps of 0.000001, and Lucene's scores are 32-bit floats.
-        if not math.isclose(total, score, rel_tol=1e-6, abs_tol=0.01):
-            raise LearnedSparseError(
-                f"query {query!r}, document {document!r}: the score is {score:g} in the run and {total:,} by these "
-                "vectors; give the index and the encoded queries of this run"
-            )
-        for kind, contribution in contributions:
-            shares[kind] += contribution / total
-            terms[kind] += 1
-    return [[name, 100 * shares[kind] / len(hits), terms[kind] / len(hits)] for kind, name in KINDS.items()]
-
-
-def _vectors_of(paths: Sequence[Path], ids: Iterable[str]) -> Vectors:
-    """Vectors of the documents ``ids``; an error if one of them is missing."""
-    wanted = set(ids)
-    if index := lucene_index(paths):
-        from learned_sparse.lucene.searchers import postings_of
-
-        vectors = postings_of(index, wanted)
-    else:
-        vectors = {name: vector for path in paths for name, vector in read_vectors(path) if name in wanted}
-    if missing := sorted(wanted - vectors.keys()):
-        raise LearnedSparseError(
-            f"{paths[0]}: {len(missing)} of {len(wanted)} documents of the run are missing (for instance "
-            f"{missing[0]!r}); give the run of this index; a run of an index of segments needs --rank-segments"
-        )
-    return vectors
 
 
 def lengths_section(kind: str, texts: Iterable[Encoded], manifest: Manifest, checkpoint: str) -> Section:

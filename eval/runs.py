@@ -64,7 +64,7 @@ def load_judged(options: argparse.Namespace) -> Judged:
     """Load the split that ``--collection``, ``--data`` and ``--split`` name, with ``--measures`` or its own."""
     collection, name = load_split(options)
     split = collection.split(name)
-    measures = tuple(options.measures or split.measures)
+    measures = tuple(getattr(options, "measures", None) or split.measures)
     for measure in measures:
         parse_measure(measure)
     return Judged(
@@ -101,13 +101,6 @@ def check_expanded(collection: Collection, encoder: Encoder | None) -> None:
     """Raise if ``--expanded`` is given and the encoder of documents, if there is one, does not read expanded text."""
     if collection.expanded is not None and (encoder is None or not encoder.uses_expanded):
         raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
-
-
-def share(text: str) -> float:
-    """Type of an option that is a share, 0 to 1."""
-    if not 0 <= (number := float(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a share, 0 to 1")
-    return number
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Tables as aligned text or Markdown, and the style of figures drawn by matplotlib (extra ``report``)."""
+"""Tables as aligned text or Markdown, and the style of figures drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,12 +142,8 @@ def _format(cell: Cell, column: Column) -> str:
 @contextmanager
 def matplotlib_style() -> Iterator[None]:
     """Import matplotlib and apply the style of the figures to matplotlib's defaults, not to the user's settings."""
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError as error:
-        raise LearnedSparseError(
-            "figures need matplotlib, which is not installed; pip install 'learned-sparse[report]'"
-        ) from error
+    import matplotlib as mpl
+
     settings: Any = dict(mpl.rcParamsDefault) | _STYLE
     with mpl.rc_context(settings):
         yield

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: whole commands, shards of an encoding, parts of an index.
+"""Commands as tasks of a Ray cluster: the shards of an encoding, the steps of a leaderboard.
 
 A task runs in a process of its own, which ends with it. Ray starts the task again if that process or its node dies.
 What a task writes is whole or absent, and the same bytes each time, so nothing is lost and nothing is there twice.
@@ -13,6 +13,7 @@ import ctypes
 import importlib
 import os
 import re
+import shlex
 import signal
 import socket
 import sys
@@ -126,7 +127,7 @@ class Engine:
 
 
 class Tasks:
-    """Runs commands and functions on a cluster (``Engine.tasks``); several threads may run commands."""
+    """Runs commands on a cluster (``Engine.tasks``); several threads may run them."""
 
     def __init__(self, ray: Any, workers: int, default: Resources, variables: Mapping[str, str]) -> None:
         own = {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)}
@@ -138,52 +139,44 @@ class Tasks:
         self.default = default
         """An equal share of the cluster for each of them."""
 
-    def call(self, function: Callable[..., Any], *arguments: Any, resources: Resources | None = None) -> Any:
-        """Result of ``function(*arguments)``, computed on a node; errors of the function are raised here."""
-        share = resources or self.default
-        remote = self._ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_calls=1, max_retries=ATTEMPTS - 1)(
-            _at_place
-        )
-        reference = remote.remote(self._place, function, arguments)
-        self._running.add(reference)
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, LearnedSparseError) else error from None
-        finally:
-            self._running.discard(reference)
-
-    def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], description: str) -> list[Any]:
-        """Results of ``function`` for each tuple of arguments, under a progress bar; an error ends the other calls."""
-        with ThreadPoolExecutor(len(arguments)) as threads:
-            futures = [threads.submit(self.call, function, *some) for some in arguments]
-            try:
-                for future in progress_bar(as_completed(futures), description, "shards", len(futures)):
-                    future.result()  # raises its error
-            except self._ray.exceptions.RayError as error:
-                self.stop()
-                raise LearnedSparseError(
-                    f"{description}: a worker died {ATTEMPTS} times, perhaps for lack of memory "
-                    f"({_first_line(error)}); give fewer --workers"
-                ) from error
-            except BaseException:
-                self.stop()
-                raise
-        return [future.result() for future in futures]
-
-    def run(self, module: str, words: Sequence[str], log: Path, resources: Resources) -> int:
-        """Exit status of ``python -m module words`` on a node that has the resources.
+    def run(self, module: str, words: Sequence[str], log: Path, resources: Resources | None = None) -> int:
+        """Exit status of ``python -m module words`` on a node that has the ``resources``, by default an equal share.
 
         Its output is appended to ``log``. 137: it died ``ATTEMPTS`` times, or ``stop`` was called.
         """
+        share = resources or self.default
+        remote = self._ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_calls=1, max_retries=ATTEMPTS - 1)(
+            _run_command
+        )
+        reference = remote.remote(self._place, module, list(words), str(log.resolve()))
+        self._running.add(reference)
         try:
-            return int(self.call(run_command, module, list(words), str(log.resolve()), resources=resources))
-        except self._ray.exceptions.RayTaskError:
-            raise
+            return int(self._ray.get(reference))
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, LearnedSparseError) else error from None
         except self._ray.exceptions.RayError as error:
+            problem = f"the process died {ATTEMPTS} times, perhaps for lack of memory ({_first_line(error)})"
             with log.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(f"the process died: {_first_line(error)}\n")
+                file.write(f"{problem}; give fewer --workers\n")
             return KILLED
+        finally:
+            self._running.discard(reference)
+
+    def run_all(self, module: str, commands: Mapping[Path, Sequence[str]], description: str) -> None:
+        """``run`` commands, ``{log: words}``, under a progress bar; the first that fails ends the others and raises."""
+        with ThreadPoolExecutor(len(commands)) as threads:
+            logs = {threads.submit(self.run, module, words, log): log for log, words in commands.items()}
+            try:
+                for future in progress_bar(as_completed(logs), description, "shards", len(logs)):
+                    if status := future.result():
+                        log = logs[future]
+                        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() or [f"status {status}"]
+                        command = shlex.join(["python", "-m", module, *commands[log]])
+                        reason = lines[-1].removeprefix("error: ")
+                        raise LearnedSparseError(f"{reason} (in: {command}; its output is in {log})")
+            except BaseException:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """End all running tasks."""
@@ -191,8 +184,20 @@ class Tasks:
             self._ray.cancel(reference, force=True)
 
 
-def run_command(module: str, words: Sequence[str], log: str) -> int:
-    """Exit status of a command in this process, whose output goes to ``log`` from now on."""
+def _run_command(
+    place: tuple[str, Sequence[str], Mapping[str, str]], module: str, words: Sequence[str], log: str
+) -> int:
+    """Exit status of a command in this process, with the folder, module path and environment variables of ``place``."""
+    folder, path, variables = place
+    os.environ.update(variables)
+    sys.path += [entry for entry in path if entry not in sys.path]
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise LearnedSparseError(
+            f"node {socket.gethostname()}: {folder}: {error.strerror}; a cluster needs the same files at the same "
+            "paths on all nodes, such as a network file system"
+        ) from None
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     for number in (1, 2):
         os.dup2(file, number)
@@ -214,23 +219,6 @@ def command_of(name: str) -> Callable[[list[str] | None], int]:
         module = importlib.import_module(f"{name}.__main__")
     main: Callable[[list[str] | None], int] = module.main
     return main
-
-
-def _at_place(
-    place: tuple[str, Sequence[str], Mapping[str, str]], function: Callable[..., Any], arguments: Sequence[Any]
-) -> Any:
-    """``function(*arguments)`` with the folder, module path and environment variables of the command."""
-    folder, path, variables = place
-    os.environ.update(variables)
-    sys.path += [entry for entry in path if entry not in sys.path]
-    try:
-        os.chdir(folder)
-    except OSError as error:
-        raise LearnedSparseError(
-            f"node {socket.gethostname()}: {folder}: {error.strerror}; a cluster needs the same files at the same "
-            "paths on all nodes, such as a network file system"
-        ) from None
-    return function(*arguments)
 
 
 @contextlib.contextmanager

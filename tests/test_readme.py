@@ -119,7 +119,7 @@ def test_leaderboards_as_written(tmp_path: Path) -> None:
     assert "7 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
-    assert {"results.json", "values.csv.gz", "README.md", "index.html", "scores.svg", "tradeoff.svg"} <= names
+    assert {"results.json", "values.csv.gz", "README.md", "cells.csv", "tradeoff.svg"} <= names
     assert "python -m learned_sparse.search" in by_hand
 
 

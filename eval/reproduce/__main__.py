@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from eval.reproduce.leaderboard.pages import scores, write_report
-from eval.reproduce.leaderboard.results import RESULTS, VALUES, Cells, exit_status, kept_cells, write_leaderboard
 from eval.reproduce.matrix import Matrix, load_matrix
+from eval.reproduce.pages import PAGE, scores, write_report
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.rehearsal import rehearsal, stopped_and_resumed
+from eval.reproduce.results import RESULTS, VALUES, exit_status, kept_cells, write_leaderboard
 from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, in_this_process
 from eval.reproduce.steps import Step, other_versions, status_of
 from eval.tables import format_table, heading
@@ -42,7 +42,7 @@ EPILOG = """\
 Each step is a command of its own (training, encoding, indexing, searching, measuring). A step that was done with the
 same inputs and settings is skipped, and a killed step is resumed. The output of each step is in reproduce/logs below
 the home folder. A step that fails leaves the cells that need it empty; the others continue.
-With --keep, cells that the results have from another home folder or machine are not run here.
+Cells that a run does not measure are kept in the results, unless their inputs or settings have changed.
 The exit status is 1 if one of the chosen cells failed or has other scores than the matrix expects, worse or better.
 
 --rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections in
@@ -97,12 +97,11 @@ def _reproduce(
         return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
-    kept = kept_cells(whole, output) if options.keep else {}
-    plan = dataclasses.replace(plan, cells=tuple(one for one in plan.cells if (one.row, one.column) not in kept))
     if options.dry_run:
-        _print_steps(plan, [pair for pair in kept if pair in chosen])
+        _print_steps(plan)
         return 0
-    _check_results(whole, output, chosen, kept, drop=options.drop or options.rehearse)
+    kept = {} if options.drop or options.rehearse else kept_cells(whole, output)
+    _check_results(whole, output, chosen | kept.keys(), drop=options.drop or options.rehearse)
     failed = _run(plan, options, engine)
     cells = sum(failed.keys().isdisjoint(cell.steps) for cell in plan.cells)
     print(f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed")
@@ -114,8 +113,7 @@ def _reproduce(
         print(format_table([table.columns[i] for i in places], [[row[i] for i in places] for row in table.rows]))
     if matrix.about:
         print(textwrap.fill(matrix.about, 120))
-    print(f"written: {output}")
-    print(f"next: open {output / 'index.html'} in a browser")
+    print(f"written: {output / PAGE}")
     return status or int(bool(failed))
 
 
@@ -142,10 +140,8 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapp
     return runner.failed
 
 
-def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
-    for row, column in kept:
-        print(f"kept        {row}, {column}: measured before")
-    runner = Runner(plan.steps, lambda _: None)
+def _print_steps(plan: Plan) -> None:
+    runner = Runner(plan.steps, lambda _: 0)
     errors: set[str] = set()
     for step in plan.steps:
         if step in runner.todo:
@@ -196,10 +192,10 @@ def _summary(plan: Plan, runner: Runner, written: Sequence[Step]) -> str:
     return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {len(runner.done)} done; {space}"
 
 
-def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells, *, drop: bool) -> None:
+def _check_results(plan: Plan, folder: Path, safe: Set[tuple[str, str]], *, drop: bool) -> None:
     """Raise if ``folder`` has files of somebody else, or if writing ``plan`` to it would lose measured cells.
 
-    ``chosen`` cells (row and column) are run first, ``kept`` ones are written again. ``drop``: lose the others.
+    ``safe`` cells (row and column) are run first, or written again as they are. ``drop``: lose the others.
     """
     way_out = "name another folder with --output"
     if not (folder / RESULTS).is_file():
@@ -216,12 +212,12 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept:
     done_before = [cell for cell in before["cells"] if cell["status"] == "done" and cell["column"] in columns]
     measured = {(cell["row"], cell["column"]) for cell in done_before}
     done = {(cell.row, cell.column) for cell in plan.cells if status_of(cell.steps)[0] == "done"}
-    lost = sorted(measured - chosen - done - kept.keys())
+    lost = sorted(measured - safe - done)
     if lost and not drop:
         raise LearnedSparseError(
-            f"{folder}: has {len(measured)} measured cells; neither chosen nor done in {home()}: {len(lost)} (the "
-            f"first: {', '.join(lost[0])}); {way_out}, run the whole matrix, keep what was measured with the same "
-            "inputs and settings (--keep), or lose them (--drop)"
+            f"{folder}: has {len(measured)} measured cells; neither chosen, nor done in {home()}, nor of the same "
+            f"inputs and settings: {len(lost)} (the first: {', '.join(lost[0])}); {way_out}, run the whole matrix, or "
+            "lose them (--drop)"
         )
 
 
@@ -246,9 +242,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--curve", metavar="NAME", help="only the rows of this curve")
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
     add_bad_line_option(add, default=None)
-    kept = "run only cells that the results do not have with the same inputs and settings"
-    add("--keep", action="store_true", help=kept)
-    add("--drop", action="store_true", help="lose cells that the results have and this run would not measure or keep")
+    add("--drop", action="store_true", help="lose the cells that the results have and this run does not measure")
     add("--dry-run", action="store_true", help="print the steps, whether they are done, and missing files")
     add("--check-data", action="store_true", help="list the files that must be placed by hand, with their sources")
     add("--display-commands", action="store_true", help="print the commands of each cell")

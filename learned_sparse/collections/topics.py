@@ -59,7 +59,8 @@ def read_queries(path: str | Path) -> list[Query]:
     try:
         for number, content in split(chain([first], lines)):  # noqa: B007 -- for the message
             name, text = parse(content)
-            query = Query(check_id(name), _on_one_line(without_mark(text)))
+            parts = map(str.strip, without_mark(text).replace("\t", "\n").splitlines())
+            query = Query(check_id(name), " ".join(filter(None, parts)))
             if query.id in queries:
                 raise BadLineError(f"query {query.id!r} was given before; keep one of them")
             queries[query.id] = query
@@ -157,8 +158,3 @@ def _xml_topic(topic: ElementTree.Element) -> tuple[str | None, str]:
     if text is None:
         raise BadLineError(f"topic {topic.get('number')!r} has neither <query> nor <title>")
     return topic.get("number"), "".join(text.itertext())
-
-
-def _on_one_line(text: str) -> str:
-    """``text`` with a space in place of each line end or tab and the white space around it."""
-    return " ".join(filter(None, map(str.strip, text.replace("\t", "\n").splitlines())))

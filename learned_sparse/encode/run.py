@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import hashlib
 import logging
-import shlex
 import shutil
 import sys
 from argparse import Namespace
@@ -152,24 +151,14 @@ def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) 
         folders = [source.output / "shards" / f"{shard}-of-{tasks.workers}" for shard in range(tasks.workers)]
         shards = ["--num-shards", str(tasks.workers), "--shard-id"]
         (source.output / "shards").mkdir(parents=True, exist_ok=True)
-        commands = [
-            ([*words, *shards, str(number), "--output", str(folder), "--resume"], f"{folder}.log")
-            for number, folder in enumerate(folders)
-        ]
-        tasks.map(_encode_shard, commands, source.name)
+        commands = {
+            folder.with_name(f"{folder.name}.log"): [*words, *shards, str(i), "--output", str(folder), "--resume"]
+            for i, folder in enumerate(folders)
+        }
+        tasks.run_all("learned_sparse.encode", commands, source.name)
     manifest = merge_shards(folders, source.output)
     shutil.rmtree(source.output / "shards")
     return manifest
-
-
-def _encode_shard(words: Sequence[str], log: str) -> None:
-    """One shard, in a process of its own whose output goes to the file ``log``."""
-    from learned_sparse.ray import run_command
-
-    if status := run_command("learned_sparse.encode", words, log):
-        lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines() or [f"exit status {status}"]
-        command = shlex.join(["python", "-m", "learned_sparse.encode", *words])
-        raise LearnedSparseError(f"{lines[-1].removeprefix('error: ')} (in: {command}; its output is in {log})")
 
 
 def _load(options: Namespace, source: Source) -> tuple[Encoder, Encoder | None, Bm25Statistics | None]:

@@ -54,7 +54,7 @@ class IndexNote:
                 "--checkpoint of its impacts or with --query-vectors; learned_sparse.pyserini search.lucene searches "
                 "plain text"
             )
-        if not is_index_note(content):
+        if content.get("kind") != "index":
             raise wrong_path(index, "an index", "make the index with learned_sparse.index")
         try:
             if content["format"] != FORMAT or content["scoring"] not in SCORINGS:
@@ -65,11 +65,6 @@ class IndexNote:
             raise LearnedSparseError(
                 f"{path}: not the note of an index of format {FORMAT}; make the index again with --overwrite"
             ) from None
-
-
-def is_index_note(content: object) -> bool:
-    """Whether the content of a ``learned_sparse.json`` describes an index; checkpoints have such a file too."""
-    return isinstance(content, Mapping) and content.get("kind") == "index"
 
 
 @contextlib.contextmanager

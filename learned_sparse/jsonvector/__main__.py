@@ -22,7 +22,7 @@ from learned_sparse.jsonvector.reader import BadLineError, LineReader, by_freque
 PRUNE = """\
 Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its
 gamma is 0.7); this command removes them from the vectors of any model, without encoding again. No query can match a
-removed term: measure again. `python -m eval.dimensions` shows what each share would remove.
+removed term: measure again. `python -m eval.dimensions --stop-share X` shows what it would remove.
 --keep-postings removes the smallest impacts instead, except those of BM25 (learned_sparse.encode --with bm25).
 --idf 0.5 multiplies each impact by the square root of the term's idf in these documents. Try it with a published model
 that was not trained on them.

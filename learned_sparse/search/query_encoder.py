@@ -15,10 +15,10 @@ from learned_sparse.core.encoder import (
     resolve_checkpoint,
 )
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import checkpoint_folder, is_name, read_json
+from learned_sparse.core.files import checkpoint_folder, is_name, read_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import without_mark
-from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, is_index_note
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 
 PREFIX = "learned_sparse:"
@@ -141,7 +141,7 @@ def encoder_named(name: str) -> QueryEncoder | None:
     rest = name.removeprefix(PREFIX)
     path = Path(rest, INDEX_MANIFEST)
     if path.is_file():
-        return QueryEncoder.from_index(rest) if is_index_note(read_json(path)) else QueryEncoder(rest)
+        return QueryEncoder.from_index(rest) if read_record(path).get("kind") == "index" else QueryEncoder(rest)
     checkpoint = resolve_checkpoint(rest)
     return None if checkpoint == name else QueryEncoder(checkpoint)
 

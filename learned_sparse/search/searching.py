@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index.note import IndexNote
 
@@ -43,7 +42,11 @@ class MaxP:
     @classmethod
     def from_note(cls, note: IndexNote) -> MaxP | None:
         """Segmentation recorded in the note of an index; None for an index of whole documents or of sums."""
-        recorded = Segmentation.recorded(note.manifests[0].options) if note.manifests else None
+        if not note.manifests or note.manifests[0].options.get("segment_length") is None:
+            return None
+        from learned_sparse.collections.segments import Segmentation
+
+        recorded = Segmentation.recorded(note.manifests[0].options)
         if recorded is None or recorded.adds_up:
             return None
         max_segments = max(manifest.counts.largest_segments for manifest in note.manifests)
@@ -103,7 +106,6 @@ def bm25_parameters(options: argparse.Namespace) -> dict[str, float]:
     return given
 
 
-@contextlib.contextmanager
 def open_searcher(
     index: Path,
     scoring: str,
@@ -112,8 +114,8 @@ def open_searcher(
     vectors: VectorSearcher | None = None,
     check: bool = False,
     bm25: Mapping[str, float] | None = None,
-) -> Iterator[BatchSearch]:
-    """The searcher of an index with this ``scoring`` (see ``IndexNote``), or that of ``vectors`` if given.
+) -> contextlib.AbstractContextManager[Any]:
+    """The searcher of an index with this ``scoring`` (see ``IndexNote``), or ``vectors``.
 
     ``heap`` is the size of Java's memory, such as ``4g``. With ``check``, the files of the index are first compared
     with their checksums. ``bm25``: ``k1`` and ``b`` in place of Pyserini's defaults. Neither Pyserini nor torch is
@@ -122,15 +124,14 @@ def open_searcher(
     if bm25 and (scoring == "impact" or vectors is not None):
         raise LearnedSparseError(f"{index}: scored by dot products; k1 and b are parameters of BM25")
     if vectors is not None:
-        yield vectors.search_batch
-        return
+        return contextlib.nullcontext(vectors)
     from learned_sparse.lucene.jvm import start_jvm
     from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 
     start_jvm(heap=heap)
-    impact = scoring == "impact"
-    with ImpactSearcher(index, check=check) if impact else Bm25Searcher(index, check=check, **bm25 or {}) as searcher:
-        yield searcher.search_batch
+    if scoring == "impact":
+        return ImpactSearcher(index, check=check)
+    return Bm25Searcher(index, check=check, **bm25 or {})
 
 
 def search_all(

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
     listener, hosts = listen(options.host, options.port)
     with listener:
-        content = _open_checkpoints(options) if options.checkpoint else _open_indexes(options, indexes)
+        content = open_checkpoints(options) if options.checkpoint else _open_indexes(options, indexes)
         host, port = listener.getsockname()[:2]
         address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         names = ", ".join(content.systems or content.checkpoints)
@@ -108,7 +108,7 @@ def _by_name(options: Sequence[str]) -> dict[str, str]:
     return paths
 
 
-def _open_checkpoints(options: argparse.Namespace) -> Content:
+def open_checkpoints(options: argparse.Namespace) -> Content:
     """Encoders without an index; each is tried."""
     from learned_sparse.inspect.inspection import encoder_cache
     from learned_sparse.serve.content import Content

@@ -33,7 +33,7 @@ def run(toy: bool) -> dict[str, Any]:
                 joined=20 if texts.startswith("long") else 1, max_length=shape.max_length,
             )  # fmt: skip
             rows.append({"contender": engine.partition(" ")[0], "texts": texts, "documents": number, **measured})
-    ratios = {"learned_sparse / sentence-transformers": round(rows[0]["extra_mb"] / rows[-1]["extra_mb"], 3)}
+    ratios = {"learned_sparse / sentence-transformers": round(rows[0]["extra_mb"] / max(rows[-1]["extra_mb"], 0.1), 3)}
     return {"sizes": {"shape": shape.name, "dtype": "fp32"}, "rows": rows, "ratios": ratios}
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from encoders.training.recipe import load_recipe
-from tests.benchmarks import encoding, engines, head, indexing, quality, run, startup, training
+from tests.benchmarks import encoding, engines, head, indexing, memory, quality, run, startup, training
 
 NO_JAVA = {"head", "memory", "training"}
 """Benchmarks that start no JVM in this process."""
@@ -32,7 +32,7 @@ def encode(name: str, model: Path, length: int, rounds: int, pairs: list[tuple[P
 @pytest.mark.parametrize("name", CASES)
 def test_benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "encode", encode)
-    for module in (head, indexing, startup, training):  # what memory measures needs a process
+    for module in (head, indexing, memory, startup, training):
         monkeypatch.setattr(module, "child", in_this_process)
     result = run.measured(name, toy=True)
     assert json.loads(json.dumps(result, allow_nan=False)) == result

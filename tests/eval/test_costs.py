@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -196,17 +197,12 @@ def test_times_exclude_the_warm_up_and_outliers(clock: Clock) -> None:
 def test_more_hits_are_searched_in_an_index_of_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     depths: list[tuple[int, int]] = []
 
-    @contextlib.contextmanager
-    def open_searcher(*_: Any, **__: Any) -> Iterator[Any]:
-        """A searcher that takes one query at a time on one thread, and records the number of hits."""
+    def search(queries: Mapping[str, Any], hits: int, threads: int) -> None:
+        assert (len(queries), threads) == (1, 1)
+        depths.append((hits, threads))
 
-        def search(queries: Mapping[str, Any], hits: int, threads: int) -> None:
-            assert (len(queries), threads) == (1, 1)
-            depths.append((hits, threads))
-
-        yield search
-
-    monkeypatch.setattr("eval.costs.open_searcher", open_searcher)
+    searcher = contextlib.nullcontext(SimpleNamespace(search_batch=search))
+    monkeypatch.setattr("eval.costs.open_searcher", lambda *_, **__: searcher)
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
         tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)

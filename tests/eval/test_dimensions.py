@@ -1,4 +1,4 @@
-"""Dimensions of an index: numbers by hand, from vectors and from Lucene, against pruning, and what texts say."""
+"""Dimensions of vectors: numbers by hand, and what texts say."""
 
 from __future__ import annotations
 
@@ -10,38 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from encoders.encoding.model import new_model, save_checkpoint
-from eval.costs import TermCounts, count_terms, expected_flops
-from eval.dimensions import (
-    KINDS,
-    SHARES,
-    chart,
-    expansion_section,
-    main,
-    meanings,
-    read_counts,
-    score_parts,
-    stop_sections,
-    usage_sections,
-)
-from eval.tables import Section
-from learned_sparse.collections.trec import write_run
+from eval.costs import TermCounts, count_terms
+from eval.dimensions import chart, expansion_section, main, meanings, stop_section, usage_sections
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index.build import build_index, open_vectors
 from learned_sparse.jsonvector.queries import topic_text
-from learned_sparse.jsonvector.reader import frequent_terms
-from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.learned_sparse.encoded_folder import write_folder
 from tests.tiny_models import WORDS, tokenizer
 from tests.toy_data import save_beir
 
 COUNTED = count_terms([["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []])
 ASKED = count_terms([["the", "rash"], ["wing"], ["rash"]])
-BOTH, IN_QUERY, IN_DOCUMENT, NEITHER = KINDS.values()
 DOCUMENTS = {"d1": "hives of the skin", "d2": "garbage collector in python", "d3": "wing lifted", "d4": "rain"}
 VECTORS: dict[str, dict[str, int]] = {
     "d1": {"hives": 4, "skin": 2, "rash": 3, "the": 1},
@@ -49,31 +31,15 @@ VECTORS: dict[str, dict[str, int]] = {
     "d3": {"wing": 2, "##ed": 2, "drag": 6, "the": 1},
     "d4": {},
 }
-TEXTS = {"q1": "hives rash", "q2": "garbage", "q3": "skin"}
 QUERIES: dict[str, dict[str, int]] = {
     "q1": {"hives": 2, "rash": 1, "skin": 1, "drag": 1},
     "q2": {"python": 3, "the": 1},
     "q3": {},
 }
-# q1 and d1: hives 8 in both texts, rash 3 in the query's, skin 2 in the document's; q1 and d3: drag 6 in neither.
-# q2 and d2: python 3 and the 1; the rest of its hits share "the" alone, which is in d1's text.
-EXPECTED = {
-    BOTH: 100 * (8 / 13) / 5,
-    IN_QUERY: 100 * (3 / 13) / 5,
-    IN_DOCUMENT: 100 * (2 / 13 + 3 / 4 + 1) / 5,
-    NEITHER: 100 * (1 + 1 / 4 + 1) / 5,
-}
-frequencies = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(1, 20), min_size=1)
-query_terms = st.lists(st.sets(st.text("abcdef", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5)
 
 
 def counted(counts: Mapping[str, int], texts: int) -> TermCounts:
     return TermCounts(counts, texts, sum(counts.values()), np.zeros(texts, np.int32))
-
-
-def dicts(section: Section) -> list[dict[str, Any]]:
-    headings = [column if isinstance(column, str) else column.heading for column in section.columns]
-    return [dict(zip(headings, row, strict=True)) for row in section.rows]
 
 
 def test_usage_and_stop_dimensions_by_hand() -> None:
@@ -81,33 +47,19 @@ def test_usage_and_stop_dimensions_by_hand() -> None:
     assert usage.rows[0] == ["documents", 5, 8 / 5, 4, 2, 1]
     assert usage.remarks == ["2 dimensions are active in documents only."]  # hives, skin
     # "rash" has a share of exactly 0.4, which is not above 0.4
-    _, stop = stop_sections(COUNTED, ASKED, 0.4, None)
+    stop = stop_section(COUNTED, ASKED, 0.4, None)
     assert stop.rows == [["the", 80.0, 100 / 3]]
     flops, equal = (4 * 1 + 2 * 2) / 15, 8 / 5 * 4 / 3 / 4
-    (remark,) = stop.remarks
+    postings, remark = stop.remarks
+    assert postings == "They have 50.0% of the postings."
     assert f"would be {flops - 4 / 15:.4f} instead of {flops:.4f}" in remark
     assert remark.endswith(f"gives {equal:.4f}.")
-    assert [row[0] for row in stop_sections(COUNTED, None, 0.39, None)[1].rows] == ["the", "rash"]
+    assert [row[0] for row in stop_section(COUNTED, None, 0.39, None).rows] == ["the", "rash"]
     assert usage_sections({"documents": count_terms([[]])})[0].rows[0][-1] == 0
-    assert stop_sections(counted({}, 3), None, 0.1, 5)[0].rows[0] == ["95%", 0, 0.0, None]
-
-
-@given(frequency=frequencies, query_texts=query_terms)
-def test_cuts_equal_what_pruning_removes(frequency: dict[str, int], query_texts: list[set[str]]) -> None:
-    documents, queries = counted(frequency, 20), count_terms(query_texts)
-    for limit, cut in zip(SHARES, dicts(stop_sections(documents, queries, 0.1, 5)[0]), strict=True):
-        removed = frequent_terms(frequency, 20, limit)
-        assert cut["dimensions"] == len(removed)
-        assert cut["% of the postings"] == pytest.approx(100 * sum(removed.values()) / sum(frequency.values()))
-        flops = expected_flops(documents, queries)
-        remaining = {term: count for term, count in frequency.items() if term not in removed}
-        if flops:
-            share = 1 - expected_flops(counted(remaining, 20), queries) / flops
-            assert cut["% of the FLOPS"] == pytest.approx(100 * share, abs=1e-9)
+    assert stop_section(counted({}, 3), None, 0.1, 5).rows == []
 
 
 def test_the_chart_has_a_line_for_each_kind_of_text() -> None:
-    pytest.importorskip("matplotlib")
     counts = counted({f"t{rank}": 10_000 - rank for rank in range(5000)}, 10_000)
     drawn = chart({"documents": counts, "queries": ASKED})
     assert drawn.count('id="line-') == 2
@@ -116,19 +68,16 @@ def test_the_chart_has_a_line_for_each_kind_of_text() -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory with a collection, its vectors, encoded queries, a run and a tokenizer."""
+    """The working directory with vectors, encoded queries and a tokenizer."""
     monkeypatch.chdir(tmp_path)
     tokenizer().save_pretrained(tmp_path / "tokenizer")
-    save_beir(tmp_path / "tiny", DOCUMENTS, TEXTS, {"test": [(query, "d1", 1) for query in TEXTS]})
     write_folder(tmp_path / "vectors", VECTORS, checkpoint="tokenizer")
     save_queries(tmp_path / "queries", QUERIES)
-    run = {query: dot_products(vector, VECTORS) for query, vector in QUERIES.items()}
-    write_run("run.txt", {query: hits for query, hits in run.items() if hits})
     return tmp_path
 
 
 def save_queries(folder: Path, queries: Mapping[str, Mapping[str, int]]) -> None:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "queries.tsv").write_text("".join(f"{name}\t{topic_text(row)}\n" for name, row in queries.items()))
 
 
@@ -152,79 +101,34 @@ def test_dropped_and_added_terms(workspace: Path, capsys: pytest.CaptureFixture[
     assert found[0]["terms"] == 8 / 2  # d1 and d3
 
 
-def test_parts_of_scores_by_hand() -> None:
-    pieces = {"q": {"a", "b"}, "d": {"a", "c"}}
-    vectors = {"q": {"a": 1, "b": 2, "c": 3, "x": 4, "y": 9}, "d": {"a": 4, "b": 5, "c": 2, "x": 1, "z": 9}}
-    parts = score_parts([("q", "d", 24.0)], vectors, vectors, pieces, pieces)
-    assert parts == [
-        [BOTH, 100 * (4 / 24), 1], [IN_QUERY, 100 * (10 / 24), 1], [IN_DOCUMENT, 100 * (6 / 24), 1],
-        [NEITHER, 100 * (4 / 24), 1],
-    ]  # fmt: skip
-    score_parts([("q", "d", 23.999999)], vectors, vectors, pieces, pieces)  # a tied score, as in run files
-    with pytest.raises(LearnedSparseError, match="21 in the run and 24 by these vectors"):
-        score_parts([("q", "d", 21.0)], vectors, vectors, pieces, pieces)
-
-
-def test_vectors_with_queries_and_a_run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "vectors --queries queries --run run.txt --collection tiny"
-    content = tables(f"{words} --stop-share 0.5", capsys)
+def test_vectors_with_queries(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = tables("vectors --queries queries --stop-share 0.5", capsys)
     assert content["title"] == "vectors: 4 documents, 11 postings; expected FLOPS 0.6667"  # 8 shared terms of 12 pairs
     lengths = {row["texts"]: row for row in content["Dimensions per text"]}
     assert (lengths["documents"]["mean"], lengths["documents"]["empty"], lengths["queries"]["empty"]) == (11 / 4, 1, 1)
     (stop,) = content["Stop-dimensions: 1 in more than 50% of the documents"]
     assert stop == {"dimension": "the", "% of the documents": 75.0, "% of the queries": 100 / 3}
-    parts = content["Where scores come from"]
-    assert {row["matched terms"]: row["% of the score"] for row in parts} == pytest.approx(EXPECTED)
-    assert main([*words.split(), "--hits", "1", "--top", "1"]) == 0
-    assert "Mean over the 2 best hits of 2 queries" in capsys.readouterr().out
-    alone = tables("vectors", capsys)
-    assert all(row["% of the FLOPS"] is None for row in alone["Stop-dimensions by share"])
-
-
-@pytest.mark.jvm
-def test_an_index_has_the_dimensions_of_its_files(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    build_index(open_vectors([workspace / "vectors"]), workspace / "index")
-    words = "--queries queries --run run.txt --collection tiny"
-    of_files, of_index = (tables(f"{source} {words}", capsys) for source in ("vectors", "index"))
-    assert of_index | {"title": of_files["title"]} == of_files
-    sampled = read_counts([Path("index")], 3)
-    assert sampled.texts == 4
-    assert len(sampled.lengths) == 3
-    assert main(["index", "--sample", "3"]) == 0
-    assert "Of a sample of 3 of the 4 documents." in capsys.readouterr().out
-    with pytest.raises(LearnedSparseError, match="one index at a time"):
-        main(["index", "index"])
 
 
 def test_default_paths(workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(workspace / "home"))
-    write_folder(workspace / "home" / "indexes" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
-    (workspace / "home" / "queries" / "tiny" / "test").mkdir(parents=True)
+    save_beir(workspace / "tiny", DOCUMENTS, {"q1": "hives rash"}, {"test": [("q1", "d1", 1)]})
+    write_folder(workspace / "home" / "vectors" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
     save_queries(workspace / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
-    found = tables("--model words --collection tiny --split test --run run.txt", capsys)
-    assert found["title"].startswith("words: 4 documents")
-    assert len(found["Where scores come from"]) == 4
+    found = tables("--model words --collection tiny --split test", capsys)
+    assert found["title"] == "words: 4 documents, 11 postings; expected FLOPS 0.6667"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "no index: give"),
+        ("", "give VECTORS, or --model, --collection"),
         ("nothing.jsonl", "nothing.jsonl: no vectors in it"),
-        ("vectors --run run.txt", "--run needs"),
-        ("vectors/vectors --texts", "no texts in it"),
-        ("latent --run run.txt --queries queries --collection tiny", "no dimension is a word piece"),
-        ("bm25 --run run.txt --queries queries --collection tiny", "scored by BM25"),
-        ("vectors/vectors --run run.txt --queries queries --collection tiny", "give --tokenizer"),
-        ("less --run run.txt --queries queries --collection tiny", "1 of 3 documents of the run are missing"),
-        ("vectors --run run.txt --queries others --collection tiny", "'q1' of the run is not among"),
+        ("vectors/vectors --texts", "manifest.json is missing"),
+        ("vectors --stop-share 2", "--stop-share 2.0"),
     ],
 )
 def test_what_cannot_be_counted(words: str, message: str, workspace: Path) -> None:
-    write_folder(workspace / "latent", {name: {"b1d7": 1} for name in VECTORS}, checkpoint="tokenizer")
-    write_folder(workspace / "bm25", VECTORS, checkpoint="tokenizer", scoring="bm25")
-    write_folder(workspace / "less", {name: VECTORS[name] for name in ("d1", "d2")}, checkpoint="tokenizer")
-    save_queries(workspace / "others", {"q2": QUERIES["q2"]})
     (workspace / "nothing.jsonl").touch()
     with pytest.raises(LearnedSparseError, match=re.escape(message)):
         main(words.split())
@@ -284,6 +188,6 @@ def test_values_are_those_of_the_encoder(encoded: Path, capsys: pytest.CaptureFi
 
 def test_the_command_does_not_import_torch(workspace: Path, python: Any, root: Path) -> None:
     program = "import sys; from eval.dimensions import main; main(sys.argv[1:]); print('torch' in sys.modules)"
-    words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
+    words = ["vectors", "--queries", "queries", "--expansion", "2"]
     done = python("-c", program, *words, cwd=workspace, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
     assert done.stdout.endswith("False\n"), done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import signal
@@ -16,7 +15,6 @@ import pytest
 
 from eval.reproduce.runner import OnCluster, Runner
 from eval.reproduce.steps import Step, is_done, log_of
-from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.jsonvector.manifest import Manifest
@@ -52,6 +50,7 @@ def on(nodes: Nodes) -> list[str]:
 
 def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
     output, killed = tmp_path / "ray", threading.Event()
+    segments = ["--segment-length", "2", "--segment-overlap", "1"]
 
     def kill() -> None:
         while not all(list(output.glob(f"shards/{shard}-of-2/progress/part-*.json")) for shard in range(2)):
@@ -61,21 +60,18 @@ def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
-    encode_with(tiny_bert, corpus, output, *on(nodes))
+    encode_with(tiny_bert, corpus, output, *on(nodes), *segments)
     assert killed.is_set()
-    assert files_of(output) == files_of(encode_with(tiny_bert, corpus, tmp_path / "one"))
-    encode_with(tiny_bert, corpus, output, "--resume", *on(nodes))  # is complete: nothing is encoded again
-    assert files_of(output) == files_of(tmp_path / "one")
-
-
-def test_segments_and_an_error_in_a_shard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
-    segments = ["--segment-length", "2", "--segment-overlap", "1"]
-    with pytest.raises(LearnedSparseError, match=r"segment-length 2000: the encoder reads .*--shard-id . --output"):
-        encode_with(tiny_bert, corpus, tmp_path / "ray", *on(nodes), "--segment-length", "2000")
-    encode_with(tiny_bert, corpus, tmp_path / "ray", "--overwrite", *on(nodes), *segments)
     one = encode_with(tiny_bert, corpus, tmp_path / "one", *segments)
-    assert files_of(tmp_path / "ray") == files_of(one)
+    assert files_of(output) == files_of(one)
     assert Manifest.load(one).counts.segmented == COUNT
+    encode_with(tiny_bert, corpus, output, "--resume", *on(nodes), *segments)  # is complete: nothing is encoded again
+    assert files_of(output) == files_of(one)
+
+
+def test_an_error_in_a_shard(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"nowhere: no such folder.*--shard-id . --output"):
+        encode_with(tmp_path / "nowhere", corpus, tmp_path / "ray", *on(nodes))
 
 
 def test_clusters_that_do_not_answer_or_are_too_small(nodes: Nodes) -> None:
@@ -136,40 +132,24 @@ def cluster(*nodes: dict[str, float]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "engine", "workers", "cpus", "gpus"),
+    ("nodes", "engine", "share"),
     [
-        ((HEAD, GPU_NODE, GPU_NODE), Engine(), 8, 4, 1),
-        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), 8, 2, 0.5),
-        ((GPU_NODE, NODE), Engine(workers=2), 2, 8, 1),
-        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), 3, 6, 0),
-        ((HEAD, NODE, NODE), Engine(), 2, 6, 0),
-        ((NODE, NODE), Engine(workers=5), 5, 2, 0),
-        ((GPU_NODE,), Engine(gpus_per_worker=2), 2, 8, 2),
-    ],
-)
-def test_the_largest_equal_share(nodes: Any, engine: Engine, workers: int, cpus: int, gpus: float) -> None:
-    assert engine.share(cluster(*nodes)) == (workers, Resources(cpus=cpus, gpus=gpus))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "engine", "message"),
-    [
+        ((HEAD, GPU_NODE, GPU_NODE), Engine(), (8, 4, 1)),
+        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), (8, 2, 0.5)),
+        ((GPU_NODE, NODE), Engine(workers=2), (2, 8, 1)),
+        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), (3, 6, 0)),
+        ((HEAD, NODE, NODE), Engine(), (2, 6, 0)),
+        ((NODE, NODE), Engine(workers=5), (5, 2, 0)),
+        ((GPU_NODE,), Engine(gpus_per_worker=2), (2, 8, 2)),
         ((NODE,), Engine(workers=7), "7 workers with 1 processor and 0 GPUs each do not fit into the 1 nodes"),
         ((NODE,), Engine(gpus_per_worker=1), "1 workers with 1 processor and 1 GPUs each do not fit"),
         ((GPU_NODE,), Engine(gpus_per_worker=8), r"\(16 processors, 4 GPUs\)"),
         ((GPU_NODE,), Engine(gpus_per_worker=1.5), "give a whole number, or a share below 1"),
     ],
 )
-def test_workers_that_do_not_fit(nodes: Any, engine: Engine, message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        engine.share(cluster(*nodes))
-
-
-def test_options() -> None:
-    parser = argparse.ArgumentParser()
-    add_engine_options(parser)
-    assert Engine.from_options(parser.parse_args([])) is None
-    words = ["--engine", "ray", "--address", "auto", "--workers", "3", "--gpus-per-worker", "0.5"]
-    assert Engine.from_options(parser.parse_args(words)) == Engine(address="auto", workers=3, gpus_per_worker=0.5)
-    with pytest.raises(LearnedSparseError, match=r"--gpus-per-worker 1.0: belongs to --engine ray"):
-        Engine.from_options(parser.parse_args(["--gpus-per-worker", "1"]))
+def test_the_largest_equal_share(nodes: Any, engine: Engine, share: tuple[int, int, float] | str) -> None:
+    if isinstance(share, str):
+        with pytest.raises(LearnedSparseError, match=share):
+            engine.share(cluster(*nodes))
+    else:
+        assert engine.share(cluster(*nodes)) == (share[0], Resources(cpus=share[1], gpus=share[2]))

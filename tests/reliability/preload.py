@@ -16,7 +16,7 @@ from tests.reliability.processes import ForkedProcess
 
 MODULES = (
     "encoders.train", "encoders.training.recipe", "encoders.encoding.encoder", "eval.costs",
-    "eval.evaluate", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
+    "eval.evaluate", "eval.reproduce.__main__", "eval.reproduce.pages", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.steps", "learned_sparse.encode.__main__",
     "learned_sparse.export.__main__", "learned_sparse.index.__main__", "learned_sparse.jsonvector.__main__",
     "learned_sparse.search.__main__", "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "tqdm",

@@ -7,8 +7,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from eval.reproduce.leaderboard.results import read_leaderboard
-from eval.reproduce.leaderboard.view import Results
+from eval.reproduce.pages import Results
+from eval.reproduce.results import read_leaderboard
 
 FOLDER = Path(__file__).parents[3] / "eval" / "results" / "small-real"
 QUERIES = 8

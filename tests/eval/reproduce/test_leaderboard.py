@@ -14,10 +14,12 @@ import pytest
 import scipy.stats
 
 from encoders.training.recipe import load_recipe, to_mapping
+from eval.reproduce import results as results_module
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, Claim
-from eval.reproduce.leaderboard import results as results_module
-from eval.reproduce.leaderboard.results import (
+from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.plan import CellPlan, Plan
+from eval.reproduce.results import (
     RESULTS,
     VALUES,
     examples_of,
@@ -26,8 +28,6 @@ from eval.reproduce.leaderboard.results import (
     measured,
     write_leaderboard,
 )
-from eval.reproduce.matrix import Column, Matrix, Row
-from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import data_root
 from learned_sparse.core.files import home, write_json

@@ -15,10 +15,8 @@ from learned_sparse.index.build import build_bm25_index, build_index, open_vecto
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import (
-    ImpactSearcher,
     IndexContents,
     document_frequencies,
-    every_document_frequency,
     postings_of,
     read_contents,
     sampled_documents,
@@ -54,8 +52,7 @@ def test_the_index_has_the_contents_of_the_files(built: Path, folder: Path, caps
     assert postings_of(built, ["d5", "gone", "d2"]) == {name: VECTORS[name] for name in ("d5", "d2")}
     assert postings_of(built, []) == {}
     frequencies = {"hives": 4, "##ing": 1, "日本": 1, "itch": 1, "b12d61183": 1, "rash": 1, EMPTY_TERM: 1}
-    assert every_document_frequency(built) == frequencies
-    assert document_frequencies(built, ["hives", "日本", "gone"]) == {"hives": 4, "日本": 1, "gone": 0}
+    assert document_frequencies(built) == frequencies
     expected = [set(vector or {EMPTY_TERM: 1}) for vector in VECTORS.values()]
     assert sorted(map(set, sampled_documents(built, 9)), key=sorted) == sorted(expected, key=sorted)
     assert len(sampled_documents(built, 2)) == 2
@@ -109,28 +106,10 @@ def test_an_index_that_differs_from_its_files_is_refused(
 
 
 @pytest.mark.jvm
-def test_plain_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(
-        '{"id": "d1", "vector": {"a": 3}}\n\n{"id": 2, "vector": {"a": 1, "b": 2}}\n'
-    )
-    index = tmp_path / "index"
-    arguments = ["--input", str(tmp_path / "in"), "--index", str(index)]
-    assert command.main([*arguments, "--no-manifest"]) == 0
-    assert "2 documents, 3 postings" in capsys.readouterr().out
-    assert IndexNote.load(index).manifests == ()
-    assert command.main([*arguments, "--verify", "9"]) == 0
-    (index / INDEX_MANIFEST).unlink()
-    assert build_index(str(tmp_path / "in"), str(index), overwrite=True, threads=1).facts["documents"] == 2
-    with ImpactSearcher(index) as searcher:
-        assert searcher.search({"a": 1, "b": 1}) == [("2", 3.0), ("d1", 3.0)]
-
-
-@pytest.mark.jvm
 def test_plain_text_for_bm25(tmp_path: Path) -> None:
     documents = [Document("d1", "Hives & itching"), Document("d2", " \0"), Document("d3", "the wing, naïve ☃")]
     assert build_bm25_index(documents, tmp_path / "index", threads=2) == 2
-    assert set(every_document_frequency(tmp_path / "index")) == {"hive", "itch", "wing", "naïv", "☃"}
+    assert set(document_frequencies(tmp_path / "index")) == {"hive", "itch", "wing", "naïv", "☃"}
     for other, message in (
         ([documents[0], documents[0]], "distinct ids: 2 in the files, 1 in the index; give each"),
         ([Document("d 1", "x")], "a TREC run cannot hold; rename"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.lucene.searchers import (
     Bm25Searcher,
     ImpactSearcher,
-    every_document_frequency,
+    document_frequencies,
     open_reader,
     postings_of,
     read_contents,
@@ -50,7 +51,7 @@ def random_vectors(seed: int, documents: int = 60) -> dict[str, dict[str, int]]:
 
 def both_ways(vectors: Vectors, folder: Path, scoring: str) -> tuple[Path, Path]:
     """Paths of the index written directly and of the index written by Anserini."""
-    build_index(write_folder(folder / "in", vectors, parts=3, scoring=scoring), folder / "direct")
+    build_index(write_folder(folder / "in", vectors, parts=3, scoring=scoring), folder / "direct", threads=1)
     words = ["-pretokenized", *["-impact"] * (scoring == "impact")]
     index_collection(folder / "in" / "vectors", folder / "anserini", *words)
     return folder / "direct", folder / "anserini"
@@ -58,7 +59,7 @@ def both_ways(vectors: Vectors, folder: Path, scoring: str) -> tuple[Path, Path]
 
 def statistics(index: Path, ids: Iterable[str]) -> dict[str, Any]:
     """Totals, postings, and the hits of each term in their order; BM25's scores show the lengths of documents."""
-    terms = every_document_frequency(index)
+    terms = document_frequencies(index)
     with ImpactSearcher(index) as impacts, Bm25Searcher(index) as bm25:
         hits = {term: (impacts.search({term: 1}), bm25.search({term: 1})) for term in terms}
     return {"totals": read_contents(index), "terms": terms, "postings": postings_of(index, ids), "hits": hits}
@@ -68,8 +69,12 @@ def statistics(index: Path, ids: Iterable[str]) -> dict[str, Any]:
 @pytest.mark.parametrize("scoring", ["impact", "bm25"])
 def test_vectors(scoring: str, tmp_path: Path) -> None:
     vectors = {**random_vectors(1), **UNUSUAL}
-    direct, stock = (statistics(index, vectors) for index in both_ways(vectors, tmp_path, scoring))
+    indexes = both_ways(vectors, tmp_path, scoring)
+    direct, stock = (statistics(index, vectors) for index in indexes)
     assert direct == stock
+    with contextlib.closing(open_reader(indexes[0])) as reader:  # one thread keeps the order of the files
+        names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
+    assert names == list(vectors)
     assert direct["postings"] == {name: vector or {EMPTY_TERM: 1} for name, vector in vectors.items()}
     assert len({score for _, score in direct["hits"]["all"][1]}) > (10 if scoring == "bm25" else 1)
 
@@ -90,13 +95,3 @@ def test_text_is_analysed_as_by_anserini(tmp_path: Path) -> None:
     direct, stock = (statistics(tmp_path / name, texts) for name in ("direct", "anserini"))
     assert direct == stock
     assert {"flow", "wing", "naïv"} < direct["terms"].keys()
-
-
-@pytest.mark.jvm
-def test_one_thread_keeps_the_order_of_the_files(tmp_path: Path) -> None:
-    vectors = random_vectors(3, 250)
-    build_index(write_folder(tmp_path / "in", vectors), tmp_path / "index", threads=1)
-    reader = open_reader(tmp_path / "index")
-    names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
-    reader.close()
-    assert names == list(vectors)

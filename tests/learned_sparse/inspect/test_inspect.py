@@ -11,9 +11,8 @@ from learned_sparse.collections.documents import read_documents
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.index.note import IndexNote
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.inspect.inspection import IndexInspector, encoded_documents
+from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.lucene.searchers import Bm25Searcher, search_impacts
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
@@ -61,24 +60,16 @@ def test_a_text_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_a_text_as_json(capsys: pytest.CaptureFixture[str], encoder: list[dict[str, Any]]) -> None:
+def test_options_and_json(capsys: pytest.CaptureFixture[str], encoder: list[dict[str, Any]]) -> None:
     text = ("--model", "words", "--checkpoint", "here", "--side", "query", "--set", "k=3", "--device", "cpu")
     content = as_json(capsys, *text, "--text", "hives\x1fare")  # the separator of expanded text is a space here
     assert encoder[0] | {"settings": {"k": 3}, "device": "cpu", "side": "query", "model": "words"} == encoder[0]
     query = content.pop("query")
     assert content == {"model": "words", "index": None, "document": None, "score": None}
     assert (query["text"], query["expanded"]) == ("hives are", "")
-    assert query["words"][1] == {
-        "text": "are", "start": 6, "end": 9, "sequence": 0, "tokens": ["are"], "weight": 4.0, "score": 0.0,
-    }  # fmt: skip
     assert [(term["term"], term["weight"], term["impact"], term["literal"]) for term in query["terms"]] == [
         ("are", 2.0, 4, True), ("hives", 2.0, 4, True), (EXPANSION, 1.5, 3, False),
     ]  # fmt: skip
-    assert query["terms"][2]["words"] == [
-        {"word": "are", "part": "expansion", "weight": 1.0}, {"word": "hives", "part": "expansion", "weight": 0.5},
-    ]  # fmt: skip
-    assert query["terms"][2]["probability"] == 0.875
-    assert query["terms"][0]["gate"] == []
 
 
 @pytest.mark.jvm
@@ -125,22 +116,6 @@ def test_a_text_that_changed_or_is_gone(tmp_path: Path, capsys: pytest.CaptureFi
         assert {term["term"]: term["impact"] for term in view["terms"]} == vectors()["d10"]
     assert changed["notes"] == ["2 of 4 impacts of the index differ from the encoder's now"]
     assert "corpus.tsv: the encoded documents are not there; name them with --collection" in gone["notes"][0]
-
-
-@pytest.mark.jvm
-def test_predicted_queries_are_those_that_were_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The documents of an index have them, so that no look-up of a document reads their file again."""
-    predicted = tmp_path / "predicted.tsv"
-    predicted.write_text("".join(f"{name}\tmore {name}\n" for name in DOCUMENTS), encoding="utf-8")
-    index = save_index(tmp_path, options={"expanded": str(predicted)})
-    documents = {document.id: document for document in encoded_documents(IndexNote.load(index).manifests[0])[0]}
-    predicted.unlink()
-    expanding = Explaining(side="document")
-    expanding.uses_expanded = True
-    replace_encoders(monkeypatch, lambda *_, **__: expanding)
-    view = IndexInspector(index, documents=documents.get).document("d1").document
-    assert view is not None
-    assert (view.text, view.expanded) == (DOCUMENTS["d1"], "more d1")
 
 
 @pytest.mark.jvm

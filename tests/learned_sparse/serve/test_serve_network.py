@@ -107,12 +107,3 @@ def test_who_can_reach_the_server(host: str, loopback: bool, caplog: pytest.LogC
     listener.close()
     assert (hosts is not None, bool(caplog.records)) == (loopback, not loopback)
     assert not loopback or {host.strip("[]").lower(), "localhost", "127.0.0.1"} <= set(hosts or ())
-
-
-def test_an_answer_leaves_at_once() -> None:
-    """An answer is several writes: with Nagle's algorithm the second waits 40 ms for an acknowledgement."""
-    listener, _ = guard.listen("127.0.0.1", 0)
-    with listener, socket.create_connection(listener.getsockname()):
-        accepted, _ = listener.accept()
-        with accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
