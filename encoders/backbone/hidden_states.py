@@ -16,7 +16,6 @@ from encoders.backbone.pretrained import (
     Attention,
     check_finite,
     in_length_groups,
-    is_causal,
     keep_layers,
     load_pretrained,
     pretrained_config,
@@ -57,10 +56,9 @@ class HiddenStates(Tower):
 
     def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         only_last = self.layers == (self.model.config.num_hidden_layers,)
-        options: dict[str, Any] = {"use_cache": False} if is_causal(self.model.config) else {}
         output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True,
-            **options,
+            **self._options,
         )  # fmt: skip
         return (output.last_hidden_state,) if only_last else tuple(output.hidden_states[layer] for layer in self.layers)
 

@@ -46,6 +46,9 @@ class Tower(nn.Module, ABC):
         self.model = model
         self.longest_input = None if model is None else longest_input(model)
         """Maximum number of tokens that the position embeddings allow; None without a limit."""
+        causal = model is not None and is_causal(model.config)
+        self._options: dict[str, Any] = {"use_cache": False} if causal else {}
+        """Options of each call of ``model``."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -133,8 +136,7 @@ class LanguageModel(Tower):
         return in_length_groups(lambda *inputs: (self._states(*inputs),), input_ids, attention_mask)[0]
 
     def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        options: dict[str, Any] = {"use_cache": False} if is_causal(self.model.config) else {}
-        tokens = input_ids.shape[1]
+        options, tokens = dict(self._options), input_ids.shape[1]
         if getattr(self.model.config, "echo_input", False):  # the positions leave out padding between the two copies
             input_ids, attention_mask = input_ids.repeat(1, 2), attention_mask.repeat(1, 2)
             options["position_ids"] = (attention_mask.cumsum(1) - 1).clamp(min=0)

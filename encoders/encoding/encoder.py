@@ -164,10 +164,10 @@ def load_checkpoint_encoder(
     chosen_device = choose_device(device)
     # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
     chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if names else "fp32"
-    loaded = names if weights else ()
-    towers = {tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower)) for tower in loaded}
-    for size in (tower.vocabulary_size for tower in towers.values()):
-        if size != (recorded := notes.vocabulary_size):
+    towers: dict[str, Any] = {}
+    for tower in names if weights else ():
+        towers[tower] = family.tower(chosen, tower).load(notes.tower_folder(folder, tower))
+        if (size := towers[tower].vocabulary_size) != (recorded := notes.vocabulary_size):
             raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
     longest = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)

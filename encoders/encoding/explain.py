@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -25,33 +24,19 @@ def explain(encoder: TextEncoder, text: str) -> Reading:
     shares_of, gate_of = map(_by_dimension, encoder.shares(ids, batch.indices))
     shift = {None: 0, 0: len(encoder.prompt), 1: 0}  # by sequence: special tokens, text, expansion
     columns = (encoding.tokens, encoding.offsets, encoding.sequence_ids, encoding.word_ids)
-    tokens = tuple(
-        Token(
-            token,
-            max(start - shift[sequence], 0),
-            max(end - shift[sequence], 0),
-            sequence,
-            None if sequence is None else word,
-        )
-        for token, (start, end), sequence, word in zip(*columns, strict=True)
-    )
+    tokens = []
+    for token, (start, end), sequence, word in zip(*columns, strict=True):
+        span = max(start - shift[sequence], 0), max(end - shift[sequence], 0)
+        tokens.append(Token(token, *span, sequence, None if sequence is None else word))
     weights = dict(zip(batch.indices.tolist(), batch.values.tolist(), strict=True))
     ordered = sorted(weights, key=lambda number: (-weights[number], terms[number]))
     return Reading(
-        tokens=tokens,
+        tokens=tuple(tokens),
         truncated=bool(encoding.overflowing),
         spelled=any(id < len(terms) and terms[id] == token.text for id, token in zip(ids, tokens, strict=True)),
         weights={terms[number]: weights[number] for number in ordered},
         sources={
-            terms[number]: Sources(
-                shares=shares_of.get(number, ()),
-                gate=gate_of.get(number, ()),
-                # the sigmoid of the sum of the logits
-                probability=(1 + math.tanh(sum(share.weight for share in gate_of[number]) / 2)) / 2
-                if number in gate_of
-                else None,
-            )
-            for number in ordered
+            terms[number]: Sources(shares=shares_of.get(number, ()), gate=gate_of.get(number, ())) for number in ordered
         },
     )
 

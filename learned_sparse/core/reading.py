@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -43,8 +44,11 @@ class Sources:
     """Contributions in token order; they sum to the weight. A maximum is assigned to the first token that has it."""
     gate: tuple[Share, ...] = ()
     """Logits by token that opened the gate for a term outside the text (SparTerm, Figure 4)."""
-    probability: float | None = None
-    """Probability of that gate (SparTerm, Figure 3); None if no token opened a gate."""
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of that gate (SparTerm, Figure 3), the sigmoid of the sum; None if no token opened a gate."""
+        return (1 + math.tanh(sum(share.weight for share in self.gate) / 2)) / 2 if self.gate else None
 
 
 @dataclass(frozen=True, kw_only=True)

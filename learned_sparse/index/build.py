@@ -262,7 +262,8 @@ def delimited(vector: dict[str, int]) -> str:
 
 def _problem(line: bytes) -> str:
     """What the strict reader reports about a line; empty if it accepts the line."""
-    from learned_sparse.jsonvector.reader import BadLineError, LineReader
+    from learned_sparse.core.lines import BadLineError
+    from learned_sparse.jsonvector.reader import LineReader
 
     try:
         LineReader().parse(line)
@@ -328,6 +329,7 @@ def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
 
 def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
     """The vectors of ``sample`` documents (or of all, if there are fewer) as an index must hold them."""
+    from learned_sparse.core.lines import BadLineError
     from learned_sparse.jsonvector.reader import LineReader
 
     count = vectors.documents
@@ -337,7 +339,7 @@ def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, i
         if document in chosen:
             try:
                 name, vector = reader.parse(line)
-            except ValueError as error:
+            except BadLineError as error:
                 raise LearnedSparseError(f"{file}:{number}: {error}") from None
             sampled[name] = vector or {EMPTY_TERM: 1}
     return sampled

@@ -14,10 +14,11 @@ from learned_sparse.collections.collection import filed_under
 from learned_sparse.core.commands import print_next
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import encoded_folders, vectors_folder
+from learned_sparse.core.lines import BadLineError
 from learned_sparse.core.settings import CommandParser
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, UNVERIFIED, Counts, Manifest
 from learned_sparse.jsonvector.pruning import prune
-from learned_sparse.jsonvector.reader import BadLineError, LineReader, by_frequency, numbered_lines, vector_files
+from learned_sparse.jsonvector.reader import LineReader, by_frequency, numbered_lines, vector_files
 
 PRUNE = """\
 Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its

@@ -13,19 +13,18 @@ import numpy as np
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, not_found, progress_bar, wrong_path
-from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.lines import BadLineError, check_id, raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
+from learned_sparse.core.terms import EMPTY_TERM, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, load_manifests
 
 
-class BadLineError(ValueError):
-    """A line that Anserini would drop or change; the caller adds the file and the line number."""
-
-
 class LineReader:
-    """Parses lines strictly, and checks each distinct term only once."""
+    """Parses lines strictly, and checks each distinct term only once.
+
+    ``BadLineError``: Anserini would drop or change the line; the caller adds the file and the line number.
+    """
 
     def __init__(self, *, weights: bool = False) -> None:
         """With ``weights``, values may also be floats and 0, and vectors may be empty."""
@@ -53,14 +52,10 @@ class LineReader:
         for key in ("id", "vector"):
             if content.get(key) is None:
                 raise BadLineError(f'no "{key}"; Anserini would stop reading the file here, or drop the document')
-        name, vector = content["id"], content["vector"]
-        if type(name) not in (str, int):
-            raise BadLineError(f'"id" is a {type(name).__name__}, not a string')
-        if reason := unfit_id_reason(str(name)):
-            raise BadLineError(reason)
+        name, vector = check_id(content["id"]), content["vector"]
         if not isinstance(vector, dict):
             raise BadLineError(f'"vector" is a {type(vector).__name__}, not an object {{term: impact}}')
-        return str(name), self._above_zero(vector) if self._weights else self._impacts(vector), content
+        return name, self._above_zero(vector) if self._weights else self._impacts(vector), content
 
     def _above_zero(self, vector: dict[str, Any]) -> dict[str, float]:
         for term, weight in vector.items():

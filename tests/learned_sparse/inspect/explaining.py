@@ -62,7 +62,6 @@ class Explaining(WordCounts):
                 term: Sources(
                     shares=tuple(shares[term]),
                     gate=(Share(1, 0.75), Share(0, 1.25)) if term == EXPANSION else (),
-                    probability=0.875 if term == EXPANSION else None,
                 )
                 for term in ordered
             },
