@@ -67,28 +67,26 @@ def python() -> Python:
 
 
 SLOW = (
-    "test_kills.py", "test_text_readers.py", "test_rehearsal.py", "test_reproduce.py", "test_demo.py", "test_readme.py",
-    "test_benchmarks.py", "test_processes.py", "test_ray.py",
+    "test_ray.py", "test_rehearsal.py", "test_kills.py", "test_second_device.py", "test_processes.py", "test_demo.py",
+    "test_same_bytes.py", "test_benchmarks.py",
 )  # fmt: skip
-"""Slow files that start first, so that none of them runs alone at the end (``--dist loadfile``)."""
-SLOW_TIER = (
-    "test_benchmarks.py",
-    "test_demo.py",
-    "test_processes.py",
-    "test_ray.py",
-    "test_same_bytes.py",
-    "test_second_device.py",
-)
-"""Files that only ``make test-slow`` and CI run."""
+"""Files with tests that only ``make test ALL=yes`` and CI run, as those of ``tests/reliability``; the longest first."""
+FAULTS = ("test_corruption.py", "test_failing_writes.py", "test_two_at_once.py")
+"""Files that only ``make test-faults`` runs."""
+ORDER = (*SLOW, "test_readme.py", "test_jvm.py", "test_reproduce.py", "test_launcher.py", "test_serve_command.py")
+"""Files that start first, so that none of them runs alone at the end (``--dist loadfile``)."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark ``tests/reliability`` and the files of ``SLOW_TIER`` as slow; put the tests of ``SLOW`` first."""
+    """Mark what is slow, and faults; put the tests of ``ORDER`` first."""
     for item in items:
-        if "reliability" in item.path.parts or item.path.name in SLOW_TIER:
+        if item.path.name in FAULTS:
+            item.add_marker("faults")
+        elif "reliability" in item.path.parts or (item.path.name in SLOW and item.path.name != "test_rehearsal.py"):
             item.add_marker("slow")
-    items.sort(key=lambda item: item.path.name not in SLOW)
+    places = {name: place for place, name in enumerate(ORDER)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

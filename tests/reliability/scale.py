@@ -1,4 +1,4 @@
-"""Size of the reliability tests: small in ``make test-slow``, whole in ``make test-faults`` (``RELIABILITY=full``)."""
+"""Size of the reliability tests: small in CI, whole in ``make test-faults`` (``RELIABILITY=full``)."""
 
 from __future__ import annotations
 

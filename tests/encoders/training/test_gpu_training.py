@@ -36,9 +36,9 @@ def test_resumed_training_equals_an_undisturbed_run(
     tiny_recipe: Recipes, stop_after: Callable[[int], None], tmp_path: Path
 ) -> None:
     """With the fused optimizer and with dropout."""
-    recipe = tiny_recipe({"steps": 12}, precision="fp32-strict")
-    stop_after(5)
-    assert len(losses(recipe, tmp_path / "run")) == 5
+    recipe = tiny_recipe({"steps": 5}, precision="fp32-strict")
+    stop_after(3)
+    assert len(losses(recipe, tmp_path / "run")) == 3
     stop_after(0)
     resumed = losses(recipe, tmp_path / "run", resume=True)
     assert resumed == pytest.approx(losses(recipe, tmp_path / "whole"), rel=1e-3)
@@ -80,10 +80,10 @@ def test_every_architecture_trains_and_validates(
     else:
         changes["negatives"] = {"per_query": 0}
     recipe = tiny_recipe(
-        {"steps": 3, "dropout": False, "micro_batch_size": 4, **stage}, architecture=architecture, **changes
+        {"steps": 2, "dropout": False, "micro_batch_size": 4, **stage}, architecture=architecture, **changes
     )
     on_device, on_cpu = losses(recipe, tmp_path / "gpu"), losses(recipe, tmp_path / "cpu", "cpu")
-    assert len(on_device) == 3
+    assert len(on_device) == 2
     assert on_device[0] == pytest.approx(on_cpu[0], rel=1e-3)
     assert on_device == pytest.approx(on_cpu, rel=0.05)
 
@@ -98,14 +98,14 @@ def test_lower_precision_is_near_the_cpu(precision: str, tiny_recipe: Recipes, t
 def test_validation_mining_and_micro_batches(tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path) -> None:
     """Nothing but the loss is compared: scores have ties, which rounding breaks."""
     recipe = tiny_recipe(
-        {"steps": 6, "dropout": False, "micro_batch_size": 2},
+        {"steps": 4, "dropout": False, "micro_batch_size": 4},
         precision="fp32-strict",
         data=[{"collection": str(tiny_collection)}],
-        negatives={"kind": "self", "every": 3, "ranks": [1, 10]},
+        negatives={"kind": "self", "every": 2, "ranks": [1, 10]},
         validation={"collection": str(tiny_collection), "every": 2, "queries": None},
     )
     on_gpu, on_cpu = losses(recipe, tmp_path / "gpu"), losses(recipe, tmp_path / "cpu", "cpu")
-    assert len(on_gpu) == 6
+    assert len(on_gpu) == 4
     assert on_gpu[0] == pytest.approx(on_cpu[0], rel=0.2)
     assert (tmp_path / "gpu" / "learned_sparse.json").exists()
 

@@ -13,52 +13,30 @@ import yaml
 from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
-from eval.reproduce.matrix import known_matrices, load_matrix
+from eval.reproduce.matrix import known_matrices
 from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
 from eval.reproduce.steps import Step, log_of
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.files import write_json
 from tests.reliability.scale import FULL
 
-COLUMNS = {
-    "beir": ("arguana",),
-    "demo": (),
-    "hybrid": ("scifact",),
-    "msmarco-doc": ("dev",),
-    "msmarco-passage": ("dev",),
-    "small-real": ("msmarco-mini",),
-    "trec-car": (),
+CELLS: dict[str, tuple[list[str], list[str]]] = {
+    "beir": (["arguana"], ["docT5query"]),
+    "hybrid": (["scifact"], ["fine-tuned", "hybrid, half of the model's postings", "reciprocal rank fusion"]),
+    "msmarco-doc": (["dev"], ["BM25 MaxP", "SpaDE k=5 with docT5query"]),
+    "msmarco-passage": (["dev"], ["BM25, tuned, MiniLM on its top 10"]),
 }
-"""Columns of each matrix that stand for all; empty: all."""
-ROWS: dict[str, list[str]] = {
-    "beir": ["docT5query", "SPLADE-doc", "splade-tiny"],
-    "msmarco-doc": [
-        "docT5query", "BM25 MaxP", "SparTerm expansion-enhanced", "SpaDE k=5 with docT5query", "uniCOIL", "HDCT decay",
-    ],
-    "hybrid": [
-        "BM25", "splade-tiny", "fine-tuned", "hybrid, half of the model's postings", "reciprocal rank fusion",
-    ],
-    "msmarco-passage": [
-        "BM25, tuned", "SPLADE distilled", "SpaDE joint", "TILDEv2", "BM25, tuned, MiniLM on its top 10",
-        "UHD-BERT separate, tuned",
-    ],
-    "small-real": ["BM25", "BM25 word pieces", "SPLADE max l1 1e-3"],
-    "trec-car": ["BM25", "UHD-BERT all of a query", "UHD-BERT query k=100"],
-}  # fmt: skip
-"""Rows that stand for all: the others differ in one setting, or in the data, from a row here. Absent: all."""
+"""A column and rows of matrices that have every kind of step; ``make test-rehearsals`` has all."""
 
 
 @pytest.mark.jvm
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in COLUMNS if FULL or name != "demo"])
+@pytest.mark.parametrize("name", known_matrices() if FULL else CELLS)
 def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Slow: trains, encodes, indexes and searches many models. `make test-rehearsals` takes all rows and columns.
-
-    test_demo.py runs each step of the matrix `demo`, so only `make test-rehearsals` has it here.
-    """
-    columns = ["--column", *COLUMNS[name]] if COLUMNS[name] and not FULL else []
-    rows = [] if FULL else ROWS.get(name, [])
-    status = reproduce.main(["--matrix", name, "--rehearse", *columns, *(["--row", *rows] if rows else [])])
+    """Trains, encodes, indexes and searches many models. test_demo.py runs the matrix `demo`."""
+    columns, rows = ([], []) if FULL else CELLS[name]
+    chosen = ["--column", *columns, "--row", *rows] if rows else []
+    status = reproduce.main(["--matrix", name, "--rehearse", *chosen])
     output = capsys.readouterr().out
     assert status == 0, output
     folder = tmp_home / "rehearsals" / name / "results"
@@ -66,7 +44,7 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
     cells = [
         cell
         for cell in results["cells"]
-        if cell["column"] in (columns[1:] or [cell["column"]]) and cell["row"] in (rows or [cell["row"]])
+        if cell["column"] in (columns or [cell["column"]]) and cell["row"] in (rows or [cell["row"]])
     ]
     statuses = {cell["status"] for cell in cells}
     assert statuses <= {"done", "published", "left out", "absent"}
@@ -74,16 +52,8 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
     assert absent <= {row["name"] for row in results["rows"] if row["kind"] == "published"}
     counts = re.search(r"^(\d+) of (\d+) cells run, 0 of \d+ steps failed", output, re.MULTILINE)
     assert counts, output
-    assert int(counts[1]) == int(counts[2]) >= sum(cell["status"] == "done" for cell in cells) > 1
+    assert int(counts[1]) == int(counts[2]) >= sum(cell["status"] == "done" for cell in cells) > 0
     assert (folder / "README.md").is_file()
-
-
-def test_every_matrix_is_rehearsed() -> None:
-    assert sorted(COLUMNS) == known_matrices()
-    for name, columns in COLUMNS.items():
-        matrix = load_matrix(name, Path("data"))
-        assert set(columns) <= matrix.columns.keys()
-        assert set(ROWS.get(name, ())) <= matrix.rows.keys()
 
 
 def test_made_up_collections_have_the_splits_and_measures_of_the_real_ones(tmp_path: Path) -> None:
