@@ -25,7 +25,7 @@ def run_command(
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), pytest.raises(SystemExit) as end:
             run_main(command_of(module))
     output.flush()
-    return end.value.code, output.buffer.getvalue().decode("utf-8")  # type: ignore[attr-defined]
+    return end.value.code, output.buffer.getvalue().decode("utf-8")
 
 
 @contextlib.contextmanager
