@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 MODELS ?=
+ALL ?=
 BENCH ?=
 VENV ?= .venv
 WORKERS ?= 2
@@ -16,19 +17,19 @@ demo := eval.reproduce --matrix demo --in-process --output $(or $(LEARNED_SPARSE
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
 bin := $(VENV)/bin
-# The tests that load encoders; `make test-all` runs them in bf16, which every processor computes, some slowly.
+# The tests that load encoders; `make test ALL=yes` runs them in bf16, too, which every processor computes, some slowly.
 numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 # The tests of one file share fixtures; the slow files come first.
 pytest := $(bin)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-jvm test-all test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
+.PHONY: help demo test test-jvm test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
 
 help:
 	@echo "make demo                 a published model, then four trained ones, on this Python's own documentation"
 	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\")"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
-	@echo "make test-all             what CI runs: also kills, bad input, longer examples, benchmarks, several machines, bf16"
+	@echo "make test ALL=yes         what CI runs: also kills, bad input, longer examples, benchmarks, several machines, bf16"
 	@echo "make test-faults          kill, damage and race every command; 2,000 inputs for each reader: half an hour"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-neighbours      install the engines and servers that exports are for, and load exports into them"
@@ -45,14 +46,13 @@ demo: $(installed)
 	@echo "next, a page to search these indexes side by side: $(bin)/python -m learned_sparse.serve"
 
 test: check
-	$(pytest)
+	$(pytest) $(if $(ALL),-m 'not published and not faults')
+ifdef ALL
+	LEARNED_SPARSE_DTYPE=bf16 $(pytest) -m 'not jvm and not published' $(numbers)
+endif
 
 test-jvm: $(ready)
 	$(pytest) -m 'jvm and not slow and not published and not faults'
-
-test-all: check
-	$(pytest) -m 'not published and not faults'
-	LEARNED_SPARSE_DTYPE=bf16 $(pytest) -m 'not jvm and not published' $(numbers)
 
 test-rehearsals: $(ready)
 	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow --numprocesses $(WORKERS)

@@ -76,13 +76,13 @@ def main(argv: list[str] | None = None) -> int:
         for run, hits in runs.items() if of_class else ():
             results[run] = evaluate(hits, of_class, measures, remove_query=remove_query)
         compared: Compared = []
-        if len(results) > 1 and not options.no_compare:
+        if len(results) > 1:
             from eval.stats import comparisons
 
             found = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
             compared = [(run, measure, one) for run, of_run in found.items() for measure, one in of_run.items()]
         heading = None if name is None else f"{name} ({len(queries):,} queries)"
-        tables.append(_as_text(results, compared, baseline, heading, markdown=options.markdown))
+        tables.append(_as_text(results, compared, baseline, heading))
         of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
         if name is None:
             content |= of_part
@@ -115,13 +115,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
     add("--measures", nargs="+", metavar="M", help="such as MRR@10 'MAP(rel=2)' ndcg_cut.10 (default: the split's)")
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
-    among = parser.add_mutually_exclusive_group().add_argument
-    among("--baseline", metavar="NAME", help="compare the other runs with this one (default: the first run)")
-    among("--no-compare", action="store_true", help="leave out the differences between the runs")
+    add("--baseline", metavar="NAME", help="compare the other runs with this one (default: the first run)")
     overlap = "also measure by word pieces shared with relevant documents (default: BERT's uncased, of the extra demo)"
     add("--overlap", nargs="?", const=_TOKENIZER, metavar="TOKENIZER", help=overlap)
     add("--per-query", action="store_true", help="add the values of every query to the JSON")
-    add("--markdown", action="store_true", help="print Markdown tables")
     add("--json", action="store_true", help="print everything as JSON")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
     return parser
@@ -150,22 +147,17 @@ def _warn(files: Mapping[str, Path], results: Mapping[str, Scores]) -> None:
             _logger.warning(text, files[run], scores.max_hits, ", ".join(deeper))
 
 
-def _as_text(
-    results: Mapping[str, Scores], compared: Compared, baseline: str, heading: str | None, *, markdown: bool
-) -> str:
+def _as_text(results: Mapping[str, Scores], compared: Compared, baseline: str, heading: str | None) -> str:
     """The heading of a class, one row per run, and one line for each run and measure that is compared."""
-    texts = [] if heading is None else [f"{'### ' if markdown else ''}{heading}"]
+    texts = [] if heading is None else [heading]
     if results:
-        measures = next(iter(results.values())).mean
-        columns = ["run", *measures]
         rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
-        texts.append(format_table(columns, rows, markdown=markdown))
+        texts.append(format_table(["run", *next(iter(results.values())).mean], rows))
     if compared:
         from eval.stats import format_comparison
 
         holm = f", corrected for {len(results) - 1} runs (Holm)" if len(results) > 2 else ""
-        bullet = "- " if markdown else ""
-        lines = [f"{bullet}{format_comparison(run, baseline, measure, one)}" for run, measure, one in compared]
+        lines = [format_comparison(run, baseline, measure, one) for run, measure, one in compared]
         texts += [f"differences, 95 % intervals, p-values of the paired t-test{holm}:", "\n".join(lines)]
     return "\n\n".join(texts)
 

@@ -1,4 +1,4 @@
-"""``python -m eval.rerank``: re-rank the first hits of runs with a slower model, and measure at several depths."""
+"""``python -m eval.rerank``: re-rank the first hits of runs with a slower model, to several depths."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
-from eval.measures import evaluate
 from eval.runs import Judged, add_collection_options, add_expanded_option, check_expanded, load_judged, named_runs
-from eval.tables import format_table
 from learned_sparse.collections.trec import Run, ranked, read_run, write_run
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
@@ -25,15 +23,13 @@ DEPTHS = (10, 20, 50, 100)
 EPILOG = """\
 A cross-encoder reads query and document together (transformers' sequence classification with one label, or two). A
 checkpoint of this package re-ranks by exact dot products of its weights, without quantisation. Hits below the depth
-keep their order. Each pair is scored once, for all runs and depths.
+keep their order. Each pair is scored once, for all runs and depths. eval.evaluate measures the runs.
 
 examples:
   python -m eval.rerank --collection msmarco-v1-passage --split dev --run bm25=bm25.txt spade=spade.txt \\
       --cross-encoder cross-encoder/ms-marco-MiniLM-L6-v2 --output reranked
-  python -m eval.rerank --collection trec-car --split test --run bm25.txt --depth 1000 --checkpoint DIR
+  python -m eval.rerank --collection trec-car --split test --run bm25.txt --depth 1000 --checkpoint DIR --output OUT
 """
-Row = tuple[str, int | None, Mapping[str, float]]
-"""Run, depth (None: first stage) and measures."""
 
 
 def first_stage(run: Run, queries: Iterable[str], *, remove_query: bool = False) -> Run:
@@ -67,7 +63,7 @@ def rerank(run: Run, scores: Mapping[Pair, float], depth: int) -> Run:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Score, re-rank, measure and print; write runs and JSON if --output is given."""
+    """Score, re-rank, and write the runs and what scored them."""
     options = _parser().parse_args(argv)
     depths = sorted(set(options.depth))
     if options.cross_encoder and options.set:
@@ -80,27 +76,12 @@ def main(argv: list[str] | None = None) -> int:
     scorer = _load_scorer(options)
     check_expanded(judged.collection, scorer.document_encoder if isinstance(scorer, DotProducts) else None)
     scores = _score_pairs(scorer, judged, list(runs.values()), depths[-1])
-    rows: list[Row] = []
     for name, run in runs.items():
-        rows.append((name, None, evaluate(run, judged.qrels, judged.measures).mean))
         for depth in depths:
-            reranked = rerank(run, scores, depth)
-            if options.output:
-                write_run(options.output / f"{name}-top{depth}.txt", reranked)
-            rows.append((name, depth, evaluate(reranked, judged.qrels, judged.measures).mean))
-    cells = [[run, "first stage" if depth is None else depth, *scores.values()] for run, depth, scores in rows]
-    print(format_table(["run", "depth", *judged.measures], cells))
-    if options.output:
-        content = {
-            "collection": judged.collection.name,
-            "split": judged.split,
-            **scorer.description,
-            "rows": [{"run": run, "depth": depth, "scores": means} for run, depth, means in rows],
-            "pairs": len(scores),
-            "versions": versions(),
-        }
-        write_json(options.output / "rerank.json", content)
-        print(f"written: {options.output / 'rerank.json'} and {len(runs) * len(depths)} runs")
+            write_run(options.output / f"{name}-top{depth}.txt", rerank(run, scores, depth))
+    content = {"collection": judged.collection.name, "split": judged.split, **scorer.description}
+    write_json(options.output / "rerank.json", {**content, "pairs": len(scores), "versions": versions()})
+    print(f"{options.output}: {len(runs) * len(depths)} runs, {len(scores):,} pairs scored")
     return 0
 
 
@@ -131,13 +112,12 @@ def _score_pairs(
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m eval.rerank",
-        description="Re-rank the first hits of runs with a slower model, and measure at several depths.",
+        description="Re-rank the first hits of runs with a slower model, to several depths.",
         epilog=EPILOG,
     )
     add = parser.add_argument
     add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
     add_collection_options(parser, required=True)
-    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
     add_expanded_option(parser)
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
@@ -150,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16; lower precision creates ties")
-    add("--output", type=Path, metavar="DIR", help="write the runs (NAME-topN.txt) and rerank.json")
+    add("--output", required=True, type=Path, metavar="DIR", help="folder for the runs (NAME-topN.txt)")
     return parser
 
 

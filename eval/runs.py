@@ -64,7 +64,7 @@ def load_judged(options: argparse.Namespace) -> Judged:
     """Load the split that ``--collection``, ``--data`` and ``--split`` name, with ``--measures`` or its own."""
     collection, name = load_split(options)
     split = collection.split(name)
-    measures = tuple(options.measures or split.measures)
+    measures = tuple(getattr(options, "measures", None) or split.measures)
     for measure in measures:
         parse_measure(measure)
     return Judged(

@@ -16,7 +16,6 @@ from eval.runs import add_collection_options, add_expanded_option, check_expande
 from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Encoder, default_checkpoint, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
@@ -36,15 +35,13 @@ examples:
   python -m eval.sweep --model spade --collection pydoc --split dev --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
   python -m eval.sweep --model uhd-bert --collection pydoc --split dev --set query_k=50,100,200,null --output FILE
 """
-Changes = Mapping[str, Any]
-"""Setting → value."""
 _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
 Row = dict[str, Any]
 """Result of one combination: ``settings``, ``scores``, ``costs``, and ``stored``: whether the checkpoint has them."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure every combination and print a table, stored settings with a star; write runs and JSON if asked for."""
+    """Measure every combination and print a table, stored settings with a star; write JSON if asked for."""
     options = _parser().parse_args(argv)
     all_changes = combinations(read_settings(options.set))
     collection, split = load_split(options)
@@ -53,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         parse_measure(measure)
     checkpoint = options.checkpoint or default_checkpoint(options.model)
     described, rows = sweep(
-        checkpoint, collection, split, all_changes, measures=measures, hits=options.hits, runs=options.runs,
+        checkpoint, collection, split, all_changes, measures=measures, hits=options.hits,
         device=options.device, dtype=options.dtype, batch_size=options.batch_size,
     )  # fmt: skip
     columns = [*rows[0]["settings"], *rows[0]["scores"], "FLOPS"]
@@ -72,13 +69,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def sweep(
-    checkpoint: str, collection: Collection, split: str, all_changes: Sequence[Changes], *, measures: Sequence[str],
-    hits: int, runs: Path | None = None, **encoder_options: Any,
+    checkpoint: str, collection: Collection, split: str, all_changes: Sequence[Mapping[str, Any]], *,
+    measures: Sequence[str], hits: int, **encoder_options: Any,
 ) -> tuple[dict[str, Any], list[Row]]:  # fmt: skip
     """What determines the vectors besides the changed settings, and a row for each combination in the same order.
 
     Documents are encoded once for all combinations that differ only in settings of queries, and one set of their
-    vectors is in memory at a time. ``runs``: folder for the run of each combination, with ``hits`` documents a query.
+    vectors is in memory at a time. ``hits``: documents a query.
     """
     load = functools.partial(load_encoder, checkpoint, "document", **encoder_options)
     stored = load(settings={})
@@ -86,22 +83,20 @@ def sweep(
     if stored.description.get("scoring", "impact") != "impact":
         raise LearnedSparseError(f"{checkpoint}: scored by BM25; only models scored by impacts can be swept")
     queries, encoded = collection.queries(split), []
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
     for number, changes in enumerate(all_changes):
         encoder = QueryEncoder(checkpoint, settings=changes, **encoder_options)  # checks the settings, too
         impacts = encoder.encode_batch([query.text for query in queries])
         encoded.append({query.id: vector for query, vector in zip(queries, impacts, strict=True)})
-        groups.setdefault(repr(_of_documents(changes, stored)), []).append(number)
+        of_documents = {key: value for key, value in changes.items() if key not in stored.query_only_settings}
+        groups.setdefault(repr(of_documents), (of_documents, []))[1].append(number)
     qrels, remove_query = collection.qrels(split), collection.split(split).remove_query
     settings, rows = stored.description.get("settings", {}), {}
-    for group in groups.values():
-        searcher, documents = _encode(collection, load(settings=_of_documents(all_changes[group[0]], stored)))
+    for of_documents, group in groups.values():
+        searcher, documents = _encode(collection, load(settings=of_documents))
         for number in group:
             changes = all_changes[number]
             run = searcher.search_batch(encoded[number], hits)
-            if runs:
-                name = ",".join(f"{key}={format_value(value)}" for key, value in changes.items()).replace(" ", "-")
-                write_run(runs / f"{name}.txt", run, name)
             asked = count_terms(encoded[number].values())
             rows[number] = {
                 "settings": changes,
@@ -116,10 +111,6 @@ def sweep(
         del searcher  # before the next set of vectors is read
     described = {key: stored.description.get(key) for key in _DESCRIBED}
     return described, [rows[number] for number in range(len(all_changes))]
-
-
-def _of_documents(changes: Changes, encoder: Encoder) -> dict[str, Any]:
-    return {key: value for key, value in changes.items() if key not in encoder.query_only_settings}
 
 
 def _encode(collection: Collection, encoder: Encoder) -> tuple[ExactSearcher, TermCounts]:
@@ -151,7 +142,7 @@ def combinations(settings: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def format_value(value: Any) -> str:
-    """A value as text for tables and file names.
+    """A value as text for tables.
 
     >>> format_value(0.5), format_value(None), format_value([2, 4]), format_value(True)
     ('0.5', 'none', '2 4', 'true')
@@ -182,7 +173,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
     add("--dtype", help="fp32, bf16 or fp16 (default: $LEARNED_SPARSE_DTYPE, else the fastest; of queries fp32)")
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
-    add("--runs", type=Path, metavar="DIR", help="write each run there, as k=5,alpha=0.1.txt")
     add("--output", type=Path, metavar="FILE", help="also write everything as JSON")
     return parser
 

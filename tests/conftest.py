@@ -70,7 +70,7 @@ SLOW = (
     "test_ray.py", "test_rehearsal.py", "test_kills.py", "test_second_device.py", "test_processes.py", "test_demo.py",
     "test_same_bytes.py", "test_benchmarks.py",
 )  # fmt: skip
-"""Files with tests that only ``make test-all`` and CI run, as those of ``tests/reliability``; the longest first."""
+"""Files with tests that only ``make test ALL=yes`` and CI run, as those of ``tests/reliability``; the longest first."""
 FAULTS = ("test_corruption.py", "test_failing_writes.py", "test_two_at_once.py")
 """Files that only ``make test-faults`` runs."""
 ORDER = (*SLOW, "test_readme.py", "test_jvm.py", "test_reproduce.py", "test_launcher.py", "test_serve_command.py")

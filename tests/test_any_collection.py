@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import JudgedExamples
+from encoders.training.data.examples import JudgedExamples, TextStores
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStores
 from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
 from encoders.training.validation import Validator
 from eval.reproduce import prepare
@@ -69,9 +68,9 @@ def test_documents_are_encoded_once_for_all_parts(name: str, tmp_home: Path, mon
 def test_training_data(name: str, suffix: str, split: str) -> None:
     loaded = load_source(Source(**data_source(name + suffix)), Negatives(per_query=0))
     assert loaded.name == f"{FILED}/{split}"
-    assert isinstance(loaded.examples, JudgedExamples)
-    assert loaded.examples.positives["q3"] == ["d3"]
-    assert loaded.examples.queries["q3"] == " ".join(TEXTS[3].split()[:2])
+    assert isinstance(loaded, JudgedExamples)
+    assert loaded.positives["q3"] == ["d3"]
+    assert loaded.queries["q3"] == " ".join(TEXTS[3].split()[:2])
 
 
 @pytest.mark.jvm
@@ -145,10 +144,10 @@ def test_empty_texts_in_bm25(
 
 def test_training_leaves_out_judgements_without_text(collection: str, caplog: pytest.LogCaptureFixture) -> None:
     loaded = load_source(Source(collection=collection, split="test"), Negatives(per_query=0))
-    assert isinstance(loaded.examples, JudgedExamples)
-    assert loaded.examples.positives == {"q1": ["d1"], "q3": ["d3"]}
+    assert isinstance(loaded, JudgedExamples)
+    assert loaded.positives == {"q1": ["d1"], "q3": ["d3"]}
     assert f"data: {collection}:test: left out 2 judgements whose query or document has no text" in caplog.messages
-    examples = load_source(Source(collection=collection, split="test"), Negatives(kind="self", per_query=3)).examples
+    examples = load_source(Source(collection=collection, split="test"), Negatives(kind="self", per_query=3))
     drawn = {text for seed in range(20) for text in examples.get(0, np.random.default_rng(seed)).negatives}
     assert drawn == {"w1 w3"}
 
@@ -162,7 +161,7 @@ def test_triples_without_text_are_left_out(
     texts = {**DOCUMENTS, **QUERIES, "d4": " "}
     path.write_text("".join("\t".join(line if ids else map(texts.__getitem__, line)) + "\n" for line in lines))
     source = Source(examples=path, collection=collection, split="test") if ids else Source(examples=path)
-    examples = load_source(source, Negatives()).examples
+    examples = load_source(source, Negatives())
     assert isinstance(examples, ExampleFile)
     assert len(examples) == 1
     assert examples.get(0, np.random.default_rng(0)).positive == "w1 w2"

@@ -178,7 +178,7 @@ READS = [
     ("eval.reproduce", "--matrix {input}"),
     ("eval.reproduce.prepare", "expand --collection {input} --output {output}"),
     ("eval.reproduce.prepare", "expand --collection toy --expanded {input} --output {output}"),
-    ("eval.rerank", "--run run.txt --collection toy --split test --checkpoint {input}"),
+    ("eval.rerank", "--run run.txt --collection toy --split test --checkpoint {input} --output {output}"),
     ("eval.sweep", "--checkpoint {input} --collection toy --split test --set k=1"),
 ]  # fmt: skip
 """Commands with one input that is not what it should be."""

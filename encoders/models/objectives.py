@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
@@ -20,10 +19,6 @@ class Tokens(NamedTuple):
 
     input_ids: Tensor
     attention_mask: Tensor
-
-    def to(self, device: torch.device) -> Tokens:
-        """The same tokens on ``device``."""
-        return Tokens(self.input_ids.to(device), self.attention_mask.to(device))
 
 
 class Labels(NamedTuple):

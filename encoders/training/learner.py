@@ -17,7 +17,7 @@ from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.objectives import Objective
-from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
+from encoders.training.data.batches import Batches, MicroBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
 from encoders.training.recipe import Stage
 from encoders.training.session import Session
@@ -54,14 +54,17 @@ class Learner:
 
             self.pruner = Pruner(options.pruning, cast("SpaDE", model.weighers.document), session.sum)
 
-    def step(self, batch: StepBatch) -> dict[str, float]:
-        """Train on ``batch``; returns the values to log. A pruner counts the documents of the forward passes."""
+    def step(self, step: int, updates: Sequence[Update], batches: Batches) -> dict[str, float]:
+        """Train on the ``updates`` of ``step``, which ``batches`` made; returns the values to log.
+
+        A pruner counts the documents of the forward passes.
+        """
         if self.stage.options.cotraining is not None:
             from encoders.training.spade import cotrain
 
-            return cotrain(self, batch, self.stage.options.cotraining)
+            return cotrain(self, step, updates, batches, self.stage.options.cotraining)
         with self.counting():
-            return self.update(batch.step, batch.updates[0], self.stage.component)
+            return self.update(step, updates[0], self.stage.component)
 
     def counting(self) -> AbstractContextManager[None]:
         """Let the pruner, if there is one, count the documents of all forward passes in the ``with`` block."""
@@ -107,7 +110,7 @@ class Learner:
     def outputs(self, component: str | None, micro: MicroBatch) -> Outputs:
         """Outputs of one forward pass."""
         with autocast(self.session.precision, self.session.device):  # the weights stay float32
-            return self.objectives[component].outputs(micro.queries, micro.documents)
+            return self.objectives[component].outputs(*micro)
 
 
 def trained_parameters(model: LoadedModel, component: str | None, objective: Objective) -> list[nn.Parameter]:

@@ -23,14 +23,13 @@ from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.model import save_checkpoint
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.batches import Batches
-from encoders.training.data.negatives import NegativeSampler
-from encoders.training.data.sources import load_source, sample_documents, sample_texts
-from encoders.training.data.texts import TextStores, if_main
+from encoders.training.data.examples import Examples, TextStores
+from encoders.training.data.sources import NegativeSampler, if_main, load_source, sample_documents, sample_texts
 from encoders.training.learner import Learner, learning_rate_share
 from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
 from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
-from encoders.training.validation import HeldOut, Validator, hold_out
+from encoders.training.validation import Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, locked, sha256, write_json
 
@@ -130,16 +129,17 @@ class Training:
         settings, validation = session.model.settings, recipe.validation
         stores = TextStores(expanded=session.family.uses_expanded(settings), on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
-        self._held_out: HeldOut | None = None
+        held_out: list[Examples] | None = None
+        self._held_out: dict[str, int] | None = None  # numbers of queries and of examples
         self._validator: Validator | None = None
         if validation is not None:
             if validation.holdout is not None:
-                self._sources, self._held_out = hold_out(self._sources, validation)
+                self._sources, held_out, self._held_out = hold_out(self._sources, validation)
             mixtures = session.family.mixtures(settings) if recipe.mix else ()
-            self._validator = Validator(validation, recipe.seed, mixtures, stores=stores, held_out=self._held_out)
+            self._validator = Validator(validation, recipe.seed, mixtures, stores=stores, held_out=held_out)
         fingerprints = {"tokenizer": tokenizer_sha256(session.model.tokenizer)}  # of the contents that a run reads
         for number, part in enumerate(self._sources):
-            fingerprints[f"data.{number}"] = part.examples.fingerprint
+            fingerprints[f"data.{number}"] = part.fingerprint
             if part.source.run is not None:
                 fingerprints[f"data.{number}.run"] = sha256(part.source.run)
         if self._validator is not None:
@@ -150,7 +150,7 @@ class Training:
             session.start_from(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
         for stage in recipe.stages:
             for part in self._sources:
-                if stage.distillation is not None and not part.examples.scored:
+                if stage.distillation is not None and not part.scored:
                     raise LearnedSparseError(
                         f"stage {stage.name}: distillation: data: {part.name}: no teacher's scores; give the source "
                         "'scores' (python -m encoders.teach makes them)"
@@ -242,15 +242,15 @@ class Training:
                 progress.mined_at = start
                 self._log({"mined queries": searched})
             batches = Batches(self._negatives.examples(), stage, session, progress.stage)
-            for batch in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
-                values = learner.step(batch)
-                progress.step = step = batch.step + 1
-                self._journal.advance(len(batch.examples))
+            for updates in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
+                values = learner.step(progress.step, updates, batches)
+                progress.step = step = progress.step + 1
+                self._journal.advance(sum(len(update.examples) for update in updates))
                 if step % recipe.log_every == 0 or step in (1, stage.steps):
-                    rate = stage.learning_rate * learning_rate_share(stage, batch.step)
+                    rate = stage.learning_rate * learning_rate_share(stage, step - 1)
                     self._log({**values, "learning_rate": rate})
                 if learner.pruner is not None:
-                    pruned, restart = learner.pruner.after(batch.step)
+                    pruned, restart = learner.pruner.after(step - 1)
                     if pruned:
                         self._log(pruned)
                     if restart:  # scores from before and after a smaller gamma are not comparable
@@ -329,9 +329,8 @@ class Training:
             "best_step": progress.best_step,
             "seconds": progress.seconds,
             **({} if mixture is None else {"mixture": dict(mixture)}),
+            **({} if self._held_out is None else {"held_out": self._held_out}),
         }
-        if self._held_out is not None:
-            notes["held_out"] = {"queries": self._held_out.queries, "examples": self._held_out.examples}
 
         def write() -> None:
             model = session.finish(mixture, texts)

@@ -60,6 +60,14 @@ class Source:
     expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
     run: Path | None = None  # TREC run with the candidates for hard negatives
 
+    def __post_init__(self) -> None:
+        if self.collection is None and self.examples is None:
+            raise LearnedSparseError("a source needs 'collection' or 'examples'")
+        if self.collection is None and (self.expanded or self.scores):
+            raise LearnedSparseError("texts have no ids to join 'expanded' or 'scores' by; train on triples of ids")
+        if self.examples is None and (self.topics is None) != (self.qrels is None):
+            raise LearnedSparseError("'topics' and 'qrels' go together")
+
 
 @dataclass(frozen=True, kw_only=True)
 class NegativeSource:
@@ -297,7 +305,7 @@ class Validation:
 
     collection: str
     split: str | None = None  # None: dev, or the only split of an ir_datasets:ID
-    holdout: int | None = None  # instead of a split: so many training queries, drawn by a hash of their ids or texts
+    holdout: int | None = None  # instead of a split: so many training queries, drawn by a hash of their texts
     every: int  # steps
     queries: int | None = None  # of the split, drawn at random; None: all
     pool: int | None = None  # random documents beside the relevant ones; None: all documents

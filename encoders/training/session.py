@@ -29,8 +29,8 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
-from encoders.training.data.negatives import Run, Vectors, best_documents
-from encoders.training.data.texts import TextStore
+from encoders.training.data.examples import TextStore
+from encoders.training.data.sources import Run, Vectors, best_documents
 from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models.spade import COMPONENTS, SpaDE
-from encoders.training.data.batches import StepBatch, labels_of
+from encoders.training.data.batches import Batches, Update, labels_of
 from encoders.training.recipe import CoTraining, Pruning
 from encoders.training.session import evaluating
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from encoders.training.learner import Learner
 
 
-def cotrain(learner: Learner, batch: StepBatch, settings: CoTraining) -> dict[str, float]:
-    """Select from ``batch`` and update both components; returns the values to log, by component and over both.
+def cotrain(
+    learner: Learner, step: int, updates: Sequence[Update], batches: Batches, settings: CoTraining
+) -> dict[str, float]:
+    """Select from the examples of ``updates`` and update both components; returns the values to log.
 
     Examples that are hard for one component train the other. A step selects examples for both, then updates both. A
     pruner counts documents while all examples are looked at, not while the selected ones train. Without selection both
@@ -27,16 +29,16 @@ def cotrain(learner: Learner, batch: StepBatch, settings: CoTraining) -> dict[st
     """
     logs: list[dict[str, float]] = []
     if settings.share < 1:
-        losses = _losses(learner, batch)
+        losses, examples = _losses(learner, updates), [example for update in updates for example in update.examples]
         for name, own, others in zip(COMPONENTS, losses, reversed(losses), strict=True):
-            selected = [batch.examples[index] for index in hardest(others, settings.selected)]
-            values = _averaged([learner.update(batch.step, update, name) for update in batch.cut(selected)])
+            selected = [examples[index] for index in hardest(others, settings.selected)]
+            values = _averaged([learner.update(step, update, name) for update in batches.cut(selected)])
             logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
     else:
         steps = []
-        for update in batch.updates:
+        for update in updates:
             with learner.counting():
-                steps.append([learner.update(batch.step, update, name) for name in COMPONENTS])
+                steps.append([learner.update(step, update, name) for name in COMPONENTS])
         logs += [_averaged(of_component) for of_component in zip(*steps, strict=True)]
     named = {
         f"{name}_{key}": value for name, values in zip(COMPONENTS, logs, strict=True) for key, value in values.items()
@@ -44,10 +46,10 @@ def cotrain(learner: Learner, batch: StepBatch, settings: CoTraining) -> dict[st
     return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
 
 
-def _losses(learner: Learner, batch: StepBatch) -> list[Tensor]:
+def _losses(learner: Learner, updates: Sequence[Update]) -> list[Tensor]:
     """The losses of each component on all examples, without dropout; a query is ranked against its update."""
     losses: list[list[Tensor]] = [[] for _ in COMPONENTS]
-    for update in batch.updates:
+    for update in updates:
         with evaluating(learner.session.model.weighers), torch.no_grad(), learner.counting():
             for (component, objective), of_component in zip(learner.objectives.items(), losses, strict=True):
                 parts = [learner.outputs(component, micro) for micro in update.micro_batches]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +13,8 @@ import numpy.typing as npt
 
 from encoders.models import SIDES
 from encoders.models.objectives import Mixture
-from encoders.training.data.examples import Judged
-from encoders.training.data.negatives import Vectors, bm25_run, draw
-from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import TextStore, TextStores, fingerprint, query_key, text_key
+from encoders.training.data.examples import Examples, TextStore, TextStores, fingerprint, query_key, text_key
+from encoders.training.data.sources import Vectors, bm25_run, draw
 from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
@@ -37,49 +33,36 @@ DEPTH = 10
 _MAX_CELLS = 4_000_000  # numbers held at once in the search for a mixture
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """Training queries that validation uses and no example of training has."""
+def hold_out(
+    sources: Sequence[Examples], settings: Validation
+) -> tuple[list[Examples], list[Examples], dict[str, int]]:
+    """Draw ``settings.holdout`` training queries by the hash of their texts, and leave them out of all ``sources``.
 
-    judged: tuple[Judged, ...]
-    """The queries with their relevant documents, of each source that they were drawn from."""
-    queries: int
-    examples: int
-    """Examples left out of training."""
-    expanded: Path | None
-    """Predicted queries of the documents in training."""
-
-
-def hold_out(sources: Sequence[LoadedSource], settings: Validation) -> tuple[list[LoadedSource], HeldOut]:
-    """Draw ``settings.holdout`` training queries by hash, and leave their examples out of all ``sources``.
-
-    The hash is that of the query id, or of the text where triples have no ids: the same queries are drawn with every
-    seed, on every machine. They come from the triples of texts and from the sources over the collection of
-    ``settings``. Examples of a drawn query are left out of every source, also under another id with an equal text.
+    The same queries are drawn with every seed, on every machine, from the files of texts and the sources over the
+    collection of ``settings``. Returns the examples that are left, those of the drawn queries, and the numbers of
+    queries and of examples left out.
     """
     count, name = settings.holdout or 0, load_collection(settings.collection).name
     drawn_from = [part for part in sources if part.collection in (None, name)]
-    keys = sorted({key for part in drawn_from for key in part.examples.query_keys()})
-    if not keys:
+    if not drawn_from:
         raise LearnedSparseError(
             f"validation: holdout: no source has documents of {name}; set validation: collection to that of a source"
         )
-    drawn = frozenset(keys[:count])
-    judged = tuple(part.examples.judged(drawn) for part in drawn_from)
-    texts = frozenset(query_key(text) for queries in judged for text in queries.queries.values())
-    kept = [
-        replace(part, examples=part.examples.without(drawn if part in drawn_from else (), texts)) for part in sources
-    ]
-    if not all(len(part.examples) for part in kept):
+    keys = np.unique(np.concatenate([part.query_keys() for part in drawn_from]))
+    drawn = [np.isin(part.query_keys(), keys[:count]) for part in sources]
+    if any(of_part.all() for of_part in drawn):
         raise LearnedSparseError(
             f"validation: holdout: {count:,} of {len(keys):,} training queries leave a source without examples; "
             "hold out fewer"
         )
-    before, after = (sum(len(part.examples) for part in parts) for parts in (sources, kept))
-    counts = len(drawn), len(keys), before - after, before
-    _logger.info("validation: %d of %d training queries are held out, with %d of %d examples", *counts)
-    expanded = next((part.source.expanded for part in drawn_from if part.source.expanded is not None), None)
-    return kept, HeldOut(judged=judged, queries=len(drawn), examples=before - after, expanded=expanded)
+    numbers = {"queries": min(count, len(keys)), "examples": sum(int(of_part.sum()) for of_part in drawn)}
+    _logger.info(
+        "validation: %d of %d training queries are held out, with %d of %d examples",
+        *(numbers["queries"], len(keys), numbers["examples"], sum(map(len, sources))),
+    )
+    kept = [part.subset(~of_part) for part, of_part in zip(sources, drawn, strict=True)]
+    held_out = [part.subset(of_part) for part, of_part in zip(sources, drawn, strict=True) if part in drawn_from]
+    return kept, held_out, numbers
 
 
 class Validator:
@@ -92,12 +75,12 @@ class Validator:
         mixtures: Sequence[Mixture] = (),
         *,
         stores: TextStores | None = None,
-        held_out: HeldOut | None = None,
+        held_out: Sequence[Examples] | None = None,
     ) -> None:
-        """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` for settings with ``holdout``."""
+        """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` examples for ``holdout``."""
         stores = stores or TextStores()
         collection = load_collection(settings.collection)
-        expanded = None if held_out is None else held_out.expanded
+        expanded = next((part.source.expanded for part in held_out or () if part.source.expanded is not None), None)
         # read several times: all of them may not fit in memory
         documents = partial(stores.documents, collection, expanded)
         known = dict.fromkeys(document.id for document in documents())
@@ -191,41 +174,39 @@ def _of_split(
 
 
 def _of_training(
-    held_out: HeldOut, documents: Iterable[Document]
+    held_out: Sequence[Examples], documents: Iterable[Document]
 ) -> tuple[dict[str, str], dict[str, list[str]], list[Document]]:
-    """Held-out queries, their relevant documents by id, and those of them that are not in the collection.
+    """Held-out queries by the hash of their text, their relevant documents by id, and those not in the collection.
 
-    Triples of texts have no ids: their documents are those of the collection with the same text.
+    Relevant are all documents of the collection with the text of a relevant one: files of texts have no ids.
     """
     queries: dict[str, str] = {}
-    positives: dict[str, list[str]] = {}
-    ids: dict[int, list[str]] = {
-        text_key(text): []
-        for part in held_out.judged
-        if part.texts
-        for texts in part.positives.values()
-        for text in texts
-    }
-    if ids:
-        for document in documents:
-            key = text_key(document.text.partition(EXPANDED)[0].strip())
-            if key in ids:
-                ids[key].append(document.id)
-    extra: dict[str, Document] = {}
-    for part in held_out.judged:
-        queries |= part.queries
-        for query, relevant in part.positives.items():
-            of_query = positives.setdefault(query, [])
-            for name in relevant:
-                known = ids[text_key(name)] if part.texts else [name]
-                if not known:
-                    known = [f"text-{text_key(name):016x}"]
-                    extra[known[0]] = Document(known[0], name)
-                of_query += [id for id in known if id not in of_query]
+    relevant: dict[str, dict[int, str]] = {}
+    for part in held_out:
+        for index in range(len(part)):
+            query, texts = part.judged(index)
+            id = f"{query_key(query):016x}"
+            queries[id] = query
+            relevant.setdefault(id, {}).update({_plain_key(text): text for text in texts})
+    ids: dict[int, list[str]] = {key: [] for texts in relevant.values() for key in texts}
+    for document in documents:
+        if (key := _plain_key(document.text)) in ids:
+            ids[key].append(document.id)
+    extra: dict[int, Document] = {}
+    for key, text in chain.from_iterable(texts.items() for texts in relevant.values()):
+        if not ids[key]:
+            extra[key] = Document(f"text-{key:016x}", text)
+            ids[key].append(extra[key].id)
     if extra:
         _logger.warning("validation: %d relevant texts are not in the collection; the pool has them too", len(extra))
     order = sorted(queries)
-    return {id: queries[id] for id in order}, {id: positives[id] for id in order}, list(extra.values())
+    positives = {id: list(chain.from_iterable(ids[key] for key in relevant[id])) for id in order}
+    return {id: queries[id] for id in order}, positives, list(extra.values())
+
+
+def _plain_key(text: str) -> int:
+    """``text_key`` of a document without its expansion."""
+    return text_key(text.partition(EXPANDED)[0].strip())
 
 
 def mean_reciprocal_rank(

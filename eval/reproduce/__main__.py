@@ -141,7 +141,7 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapp
 
 
 def _print_steps(plan: Plan) -> None:
-    runner = Runner(plan.steps, lambda _: None)
+    runner = Runner(plan.steps, lambda _: 0)
     errors: set[str] = set()
     for step in plan.steps:
         if step in runner.todo:

@@ -158,7 +158,7 @@ def stopped_and_resumed() -> Execute:
     """Runs steps in this process; one training of each architecture is stopped and resumed."""
     resumed: set[str] = set()
 
-    def execute(step: Step) -> str | None:
+    def execute(step: Step) -> int:
         family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
         if family and family not in resumed:
             resumed.add(family)

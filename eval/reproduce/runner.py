@@ -15,23 +15,22 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TextIO
 
-from eval.reproduce.steps import Kind, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
+from eval.reproduce.steps import Record, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.ray import Tasks, command_of
 
 _logger = logging.getLogger(__name__)
-ON_GPU: tuple[Kind, ...] = ("train", "encode", "encode-queries", "rerank")
+ON_GPU = ("train", "encode", "encode-queries", "rerank")
 """Steps that compute on a GPU if there is one."""
 LOG_LINES = 12
 """Lines at the end of a log that are shown when a step fails."""
 _INTERRUPTED = (130, -signal.SIGINT)
 """Exit statuses of a process stopped by Ctrl-C."""
-Execute = Callable[[Step], str | None]
-"""Runs the command of a step; returns the error, or None."""
+Execute = Callable[[Step], int]
+"""Runs the command of a step, whose output goes to ``log_of(step)``; returns its exit status."""
 
 
 class Runner:
@@ -43,12 +42,12 @@ class Runner:
         done, self.failed = examine(self._steps)
         self.todo = [step for step in self._steps if step not in done and step not in self.failed]
         """Steps that are not done yet, in order."""
-        self.done = {step: _seconds(step) for step in done}
+        self.done = {step: record.seconds for step in done if (record := record_of(step))}
         """Seconds of each step that is done."""
 
     def run(self, jobs: int = 1) -> None:
         """Run ``todo``, ``jobs`` steps at once; a step of kind "costs" measures times and so runs alone."""
-        running: dict[Future[str | None], Step] = {}
+        running: dict[Future[Record], Step] = {}
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 while self.todo or running:
@@ -77,13 +76,12 @@ class Runner:
                     return step
         return None
 
-    def _end(self, step: Step, error: str | None) -> None:
-        if error is not None:
-            _logger.info("%s %s: FAILED\n%s", self._progress(), step.title, error)
-            self.failed[step] = error
-            return
-        self.done[step] = _seconds(step)
-        _logger.info("%s %s: %.1f s", self._progress(), step.title, self.done[step])
+    def _end(self, step: Step, record: Record) -> None:
+        if record.error is None:
+            self.done[step], ended = record.seconds, f"{record.seconds:.1f} s"
+        else:
+            self.failed[step], ended = record.error, f"FAILED\n{record.error}"
+        _logger.info("%s %s: %s", self._progress(), step.title, ended)
 
     def _time_left(self, jobs: int) -> str:
         """The time of the steps that have not finished, in words; empty before one has.
@@ -92,7 +90,7 @@ class Runner:
         """
         if not self.done:
             return ""
-        of_kind: dict[Kind, list[float]] = {}
+        of_kind: dict[str, list[float]] = {}
         for step, seconds in self.done.items():
             of_kind.setdefault(step.kind, []).append(seconds)
         left = (step.kind for step in self._steps if step not in self.done and step not in self.failed)
@@ -104,22 +102,18 @@ class Runner:
         return f"[{len(self.done):{width}}/{len(self._steps)}]"
 
 
-def _seconds(step: Step) -> float:
-    return record.seconds if (record := record_of(step)) else 0.0
-
-
 class OwnProcess:
-    """Runs each command in a process of its own; its output goes to the log of the step."""
+    """Runs each command in a process of its own."""
 
     def __init__(self, *, threads: int | None = None) -> None:
         """``threads``: OMP_NUM_THREADS of each process."""
         self._environment = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
         self._running: set[subprocess.Popen[bytes]] = set()
 
-    def __call__(self, step: Step) -> str | None:
-        """Run the command; the error holds the last lines of the log."""
+    def __call__(self, step: Step) -> int:
+        """Run the command."""
         words = [sys.executable, "-m", step.module, *run_words(step)]
-        with _begun_log(step) as file:
+        with log_of(step).open("ab") as file:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment
             )
@@ -128,7 +122,7 @@ class OwnProcess:
         self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
-        return _failure(step, status)
+        return status
 
     def stop(self, interrupted: bool) -> None:
         """Terminate all running processes, which Ctrl-C has reached already, and wait until their state is saved."""
@@ -140,21 +134,20 @@ class OwnProcess:
 
 
 class OnCluster:
-    """Runs each command as a task of a Ray cluster, with an equal share of it; output goes to its log."""
+    """Runs each command as a task of a Ray cluster, with an equal share of it."""
 
     def __init__(self, commands: Tasks) -> None:
         self._commands = commands
 
-    def __call__(self, step: Step) -> str | None:
-        """Run the command; the error holds the last lines of the log."""
+    def __call__(self, step: Step) -> int:
+        """Run the command."""
         share = self._commands.default
         share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
-        _begun_log(step).close()
-        return _failure(step, self._commands.run(step.module, run_words(step), log_of(step), share))
+        return self._commands.run(step.module, run_words(step), log_of(step), share)
 
 
-def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
-    """Run a step whose needs are done, and record its end; returns the error if it failed.
+def run_step(step: Step, execute: Execute, *, alone: bool = True) -> Record:
+    """Run a step whose needs are done, and record its end; the error of a step that failed has the end of its log.
 
     Output of the step with other inputs, which only plain names can hide, gets the time of its end as a suffix. Output
     without a record stays: the command confirms it, resumes it, or refuses it if it was made with other settings.
@@ -163,23 +156,33 @@ def run_step(step: Step, execute: Execute, *, alone: bool = True) -> str | None:
     _set_outdated_aside(step)
     # A BM25 index is written whole or not at all, and no command confirms it.
     complete = step.kind == "index-bm25" and (step.writes[0] / INDEX_MANIFEST).is_file()
-    error = None if complete else execute(step)
-    missing = [path for path in step.writes if not path.exists()]
-    if error is None and missing:
+    log, error = log_of(step), None
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {step.command}\n")
+    if status := 0 if complete else execute(step):
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 2**16))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+        end = "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
+        error = f"{step.command}\nexit status {status}; {log} ends with\n{end}"
+    elif missing := [path for path in step.writes if not path.exists()]:
         error = f"{missing[0]}: not written, although the command ended well"
-    write_end(step, time.perf_counter() - started, alone=alone, error=error)
-    return error
+    return write_end(step, time.perf_counter() - started, alone=alone, error=error)
 
 
-def in_this_process(step: Step) -> str | None:
-    """Run the command's ``main`` in this process, so that all steps share its imports; output goes to its log."""
-    with _begun_log(step) as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+def in_this_process(step: Step) -> int:
+    """Run the command's ``main`` in this process, so that all steps share its imports."""
+    with (
+        log_of(step).open("a", encoding="utf-8") as log,
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+    ):
         try:
-            status = command_of(step.module)(run_words(step))
-        except Exception as error:  # noqa: BLE001  (a step that fails leaves the others; SIGTERM ends all)
+            return command_of(step.module)(run_words(step))
+        except Exception:  # noqa: BLE001  (a step that fails leaves the others; SIGTERM ends all)
             traceback.print_exc()
-            return f"{step.command}\n{type(error).__name__}: {error}; details in {log_of(step)}"
-    return _failure(step, status)
+            return 1
 
 
 def check_disk_space(steps: Sequence[Step]) -> str:
@@ -219,26 +222,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
-
-
-def _begun_log(step: Step) -> TextIO:
-    """The open log of a step, with the command at its end."""
-    log = log_of(step)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    file = log.open("a", encoding="utf-8", newline="\n")
-    print(f"$ {step.command}", file=file, flush=True)
-    return file
-
-
-def _failure(step: Step, status: int) -> str | None:
-    """The error of a command with the last lines of its log; None if it ended well."""
-    if not status:
-        return None
-    with log_of(step).open("rb") as file:
-        file.seek(max(0, log_of(step).stat().st_size - 2**16))
-        lines = file.read().decode("utf-8", errors="replace").splitlines()
-    end = "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
-    return f"{step.command}\nexit status {status}; {log_of(step)} ends with\n{end}"
 
 
 def _set_outdated_aside(step: Step) -> None:

@@ -187,13 +187,14 @@ def record_file(step: Step) -> Path:
     return _path("steps", step)
 
 
-def write_end(step: Step, seconds: float, *, alone: bool, error: str | None = None) -> None:
-    """Write the record of a step that has just ended, with an ``error`` if it failed."""
+def write_end(step: Step, seconds: float, *, alone: bool, error: str | None = None) -> Record:
+    """Write and return the record of a step that has just ended, with an ``error`` if it failed."""
     record = Record(
         key=step.key, command=step.command, error=error, seconds=round(seconds, 3), alone=alone, finished=time.time(),
         needs=_finished(step.needs), provenance=provenance(),
     )  # fmt: skip
     write_record(record_file(step), asdict(record))
+    return record
 
 
 def _finished(steps: Iterable[Step]) -> dict[str, float]:

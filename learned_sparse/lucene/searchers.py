@@ -51,12 +51,10 @@ class ImpactSearcher:
     ) -> None:
         """``similarity``: class of Lucene that scores, and the ``parameters`` of its constructor.
 
-        With ``check``, raise if a file of the index differs from its checksum (``check_integrity``).
+        With ``check``, raise if a file of the index differs from its checksum.
         """
         self._index = Path(index)
-        self._reader = open_reader(self._index)
-        if check:
-            check_integrity(self._index, self._reader)
+        self._reader = open_reader(self._index, check=check)
         self.documents = int(self._reader.numDocs())
         from jnius import JavaException, autoclass
 
@@ -194,10 +192,11 @@ class IndexContents:
 
 
 def read_contents(index: Path) -> IndexContents:
-    """Count documents, ids, postings and impacts, after a check of all files (see ``check_integrity``)."""
-    with contextlib.closing(open_reader(index)) as reader:
-        segments = check_integrity(index, reader)
-        ids = sum(int(terms.size()) for segment in segments if (terms := segment.terms(_ID)))
+    """Count documents, ids, postings and impacts, after a comparison of all files with their checksums."""
+    with contextlib.closing(open_reader(index, check=True)) as reader:
+        leaves = reader.leaves()
+        fields = [leaves.get(number).reader().terms(_ID) for number in range(leaves.size())]
+        ids = sum(int(terms.size()) for terms in fields if terms)
         postings, impacts = reader.getSumDocFreq(_CONTENTS), reader.getSumTotalTermFreq(_CONTENTS)
         return IndexContents(int(reader.numDocs()), ids, int(postings), int(impacts))
 
@@ -226,8 +225,12 @@ def sampled_documents(index: Path, sample: int) -> list[list[str]]:
     return [list(vector) for vector in postings_of(index, ids).values()]
 
 
-def open_reader(index: Path) -> Any:
-    """Lucene's ``IndexReader`` of an index; the caller closes it."""
+def open_reader(index: Path, *, check: bool = False) -> Any:
+    """Lucene's ``IndexReader`` of an index; the caller closes it.
+
+    With ``check``, raise if a file of the index differs from its checksum. This reads all files, which takes about a
+    second for each gigabyte.
+    """
     start_jvm()
     from jnius import JavaException, autoclass, cast
 
@@ -245,26 +248,15 @@ def open_reader(index: Path) -> Any:
         raise LearnedSparseError(
             f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
         ) from None
-    return cast("org.apache.lucene.index.IndexReader", reader)  # else pyjnius cannot choose between constructors
-
-
-def check_integrity(index: Path, reader: Any) -> list[Any]:
-    """Lucene's readers of the segments; raise if a file of the index differs from its checksum.
-
-    Reads all files, which takes about a second for each gigabyte.
-    """
-    from jnius import JavaException
-
     leaves = reader.leaves()
-    segments = [leaves.get(number).reader() for number in range(leaves.size())]
     try:
-        for segment in segments:
-            segment.checkIntegrity()
+        for number in range(leaves.size() if check else 0):
+            leaves.get(number).reader().checkIntegrity()
     except JavaException as error:
         raise LearnedSparseError(
             f"{index}: damaged ({error.innermessage}); make the index again with learned_sparse.index --overwrite"
         ) from None
-    return segments
+    return cast("org.apache.lucene.index.IndexReader", reader)  # else pyjnius cannot choose between constructors
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -109,8 +109,8 @@ def test_runs_are_measured_on_each_class(workspace: Path, capsys: pytest.Capture
     }  # fmt: skip
     assert [len(one["queries"]) for one in content["classes"]] == [2, 2, 2]
     assert content["classes"][0]["comparisons"][0]["difference"] == -0.75
-    main(arguments("--run first.txt --markdown"))
-    assert "### Match > 1 (2 queries)\n\n| run   |" in capsys.readouterr().out
+    main(arguments("--run first.txt"))
+    assert "\n\nMatch > 1 (2 queries)\n\nrun  " in capsys.readouterr().out
 
 
 def test_a_missing_relevant_document_is_an_error(workspace: Path) -> None:

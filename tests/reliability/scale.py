@@ -1,4 +1,4 @@
-"""Size of the reliability tests: small in ``make test-all``, whole in ``make test-faults`` (``RELIABILITY=full``)."""
+"""Size of the reliability tests: small in CI, whole in ``make test-faults`` (``RELIABILITY=full``)."""
 
 from __future__ import annotations
 

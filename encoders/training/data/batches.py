@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.models.objectives import Labels, Tokens
-from encoders.training.data.examples import Example, Examples
-from encoders.training.data.negatives import NegativeSampler
-from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStores, text_key
+from encoders.training.data.examples import Example, Examples, TextStores, text_key
+from encoders.training.data.sources import NegativeSampler, load_source
 from encoders.training.recipe import Negatives, Source, Stage
 from learned_sparse.collections.documents import OnBadLine
 
@@ -57,11 +54,8 @@ class Sampler:
         return np.random.default_rng([self._seed, stream, number]).permutation(np.arange(size, dtype=dtype))
 
 
-class MicroBatch(NamedTuple):
-    """The texts of one forward pass: ``documents`` are all positives, then the hard negatives query by query."""
-
-    queries: Tokens
-    documents: Tokens
+MicroBatch = tuple[Tokens, Tokens]
+"""The texts of one forward pass: queries; and documents, all positives, then the hard negatives query by query."""
 
 
 class Update(NamedTuple):
@@ -69,16 +63,6 @@ class Update(NamedTuple):
 
     examples: Sequence[Example]
     micro_batches: Sequence[MicroBatch]
-
-
-class StepBatch(NamedTuple):
-    """The examples of one step of a stage: one update, or in co-training the updates to select examples from."""
-
-    step: int
-    examples: Sequence[Example]
-    updates: Sequence[Update]
-    cut: Callable[[Sequence[Example]], list[Update]]
-    """Makes the updates of a selection of examples."""
 
 
 class Batches:
@@ -91,15 +75,10 @@ class Batches:
         cotraining = stage.options.cotraining
         self._step_size = stage.batch_size if cotraining is None else cotraining.select_from
 
-    def examples(self, step: int) -> list[Example]:
-        """The examples of ``step``, over all processes."""
+    def batch(self, step: int) -> list[Update]:
+        """The examples of ``step``: one update, or in co-training the updates to select examples from."""
         positions = range(step * self._step_size, (step + 1) * self._step_size)
-        return list(_drawn(self._sources, self._sampler, positions, *self._seed))
-
-    def batch(self, step: int) -> StepBatch:
-        """The batch of ``step`` with the tokens of this process."""
-        updates = self.cut(self.examples(step))
-        return StepBatch(step, [example for update in updates for example in update.examples], updates, self.cut)
+        return self.cut(list(_drawn(self._sources, self._sampler, positions, *self._seed)))
 
     def cut(self, examples: Sequence[Example]) -> list[Update]:
         """The updates of ``examples``; a last one with less than one example for each process is left out.
@@ -116,10 +95,10 @@ class Batches:
                 updates.append(Update(part, micro))
         return updates
 
-    def stream(self, steps: range) -> Iterator[StepBatch]:
+    def stream(self, steps: range) -> Iterator[list[Update]]:
         """The batches of ``steps`` in order, two of them prepared ahead."""
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as pool:
-            waiting: list[Future[StepBatch]] = [pool.submit(self.batch, step) for step in steps[:2]]
+            waiting: list[Future[list[Update]]] = [pool.submit(self.batch, step) for step in steps[:2]]
             for number in range(len(steps)):
                 batch = waiting.pop(0).result()
                 waiting += [pool.submit(self.batch, step) for step in steps[number + 2 : number + 3]]
@@ -127,10 +106,16 @@ class Batches:
 
     def _micro_batch(self, examples: Sequence[Example]) -> MicroBatch:
         documents = [example.positive for example in examples] + [n for example in examples for n in example.negatives]
-        tokenizer, lengths = self._session.model.tokenizer, self._session.recipe.max_length
-        queries = tokenize(tokenizer, [example.query for example in examples], lengths.query)
-        tokens = tokenize(tokenizer, documents, lengths.document)
-        return MicroBatch(queries.to(self._session.device), tokens.to(self._session.device))
+        lengths = self._session.recipe.max_length
+        queries = [example.query for example in examples]
+        return self._tokens(queries, lengths.query), self._tokens(documents, lengths.document)
+
+    def _tokens(self, texts: Sequence[str], max_length: int) -> Tokens:
+        """``texts``, each with its expansion, truncated to ``max_length`` word pieces and padded to the longest."""
+        tokenizer, device = self._session.model.tokenizer, self._session.device
+        options: dict[str, Any] = {"truncation": True, "padding": True, "return_tensors": "pt"}
+        encoded = tokenize_texts(tokenizer, texts, max_length=max_length, **options)
+        return Tokens(encoded["input_ids"].to(device), encoded["attention_mask"].to(device))
 
 
 def examples_in_order(
@@ -149,27 +134,12 @@ def _drawn(sources: Sequence[Examples], sampler: Sampler, positions: range, *see
         yield sources[number].get(index, np.random.default_rng([*seed, position]))
 
 
-def tokenize(tokenizer: Callable[..., Any], texts: Sequence[str], max_length: int) -> Tokens:
-    """``texts``, each with its expansion, truncated to ``max_length`` word pieces and padded to the longest."""
-    encoded = tokenize_texts(
-        tokenizer, texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
-    )
-    return Tokens(encoded["input_ids"], encoded["attention_mask"])
-
-
 def labels_of(examples: Sequence[Example]) -> Labels:
-    """What is known about the documents of ``examples``; without scores if no example has any."""
-    scores = None
-    if any(example.scores for example in examples):
-        scores = torch.tensor([example.scores or (np.nan,) * (1 + len(example.negatives)) for example in examples])
-    return Labels(known_positives(examples), scores)
+    """What is known about the documents of ``examples``; without scores if no example has any.
 
-
-def known_positives(examples: Sequence[Example]) -> Tensor:
-    """Documents that are known to be relevant to a query: boolean (queries, positives + hard negatives).
-
-    Columns are in the order of ``MicroBatch.documents``. The diagonal, each query's own positive, is False. Relevant
-    are judged documents, positives of the same query text in the batch, and documents with the same text.
+    Known to be relevant to a query are judged documents, positives of the same query text in the batch, and documents
+    with the same text: boolean (queries, positives + hard negatives), with columns in the order of a ``MicroBatch``.
+    The diagonal, each query's own positive, is False.
     """
     texts = [example.positive for example in examples] + [text for example in examples for text in example.negatives]
     columns = np.array([text_key(text) for text in texts], dtype=np.uint64)
@@ -178,4 +148,7 @@ def known_positives(examples: Sequence[Example]) -> Tensor:
         relevant.setdefault(example.query, set()).update(example.relevant, [positive])
     known = np.stack([np.isin(columns, np.fromiter(relevant[example.query], dtype=np.uint64)) for example in examples])
     np.fill_diagonal(known, False)
-    return torch.from_numpy(known)
+    scores = None
+    if any(example.scores for example in examples):
+        scores = torch.tensor([example.scores or (np.nan,) * (1 + len(example.negatives)) for example in examples])
+    return Labels(torch.from_numpy(known), scores)

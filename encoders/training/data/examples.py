@@ -1,30 +1,119 @@
 """Training examples: a query with a positive and hard negatives; those from judgements draw their negatives.
 
-A teacher's scores of (query, document) pairs are read here too, by id: TREC runs, TSV or Parquet.
+Read ``Example`` first. Texts of collections are in ``TextStore``: one for each collection, whatever the number of its
+readers. A teacher's scores of (query, document) pairs are read here too, by id: TREC runs, TSV or Parquet.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, compress
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.texts import TextStore, fingerprint, query_key, text_key
-from encoders.training.recipe import Negatives
+from encoders.training.recipe import Negatives, Source
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
 from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.lines import text_lines
+from learned_sparse.core.records import Document
 
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+def text_key(text: str) -> int:
+    """64 bits of BLAKE2b: equal texts have equal keys, which finds duplicates and known positives."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def query_key(text: str) -> int:
+    """``text_key`` of a query, the same in every spelling of white space, capital and small letters."""
+    return text_key(" ".join(text.split()).casefold())
+
+
+def fingerprint(parts: Iterable[object]) -> str:
+    """A hash of ``parts`` in order, each bytes, or what ``str`` makes of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        content = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%b" % (len(content), content))
+    return digest.hexdigest()
+
+
+class TextStore:
+    """Texts of a collection by id, as UTF-8: compact enough for millions of passages.
+
+    >>> store = TextStore([Document("a", "one"), Document("b", "two")])
+    >>> store["b"], store.ids, "c" in store
+    ('two', ['a', 'b'], False)
+    """
+
+    def __init__(self, documents: Iterable[Document], keep: Set[str] | None = None) -> None:
+        """Read ``documents``, or only those with an id in ``keep``."""
+        chosen = (document for document in documents if keep is None or document.id in keep)
+        self._texts = {document.id: document.text.encode("utf-8", "surrogatepass") for document in chosen}
+        self.ids: Sequence[str] = list(self._texts)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._texts
+
+    def __getitem__(self, id: str) -> str:
+        return self._texts[id].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[Document]:
+        return (Document(id, self[id]) for id in self.ids)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all ids and texts in order, which changes with the collection."""
+        return fingerprint(chain.from_iterable(self._texts.items()))
+
+
+class TextStores:
+    """The documents of collections, each collection read once for all sources and the validation of a recipe."""
+
+    def __init__(self, *, expanded: bool = False, on_bad_line: OnBadLine = "error") -> None:
+        """``expanded``: with their expansion text. ``on_bad_line``: see ``DocumentReader``."""
+        self.on_bad_line: OnBadLine = on_bad_line
+        self._reads_expanded = expanded
+        self._stores: dict[tuple[str, str, str], TextStore] = {}
+
+    def texts(self, collection: Collection, expanded: Path | None = None) -> TextStore:
+        """All documents of ``collection``; ``expanded``: file with their predicted queries."""
+        key = _key(collection, expanded)
+        if key not in self._stores:
+            self._stores[key] = TextStore(self.documents(collection, expanded))
+        return self._stores[key]
+
+    def documents(self, collection: Collection, expanded: Path | None = None) -> Iterator[Document]:
+        """All documents of ``collection``, from the store if there is one, else from its files."""
+        if expanded is not None and not self._reads_expanded:
+            raise LearnedSparseError(f"expanded: {expanded}: this model does not read expanded text; leave it out")
+        if store := self._stores.get(_key(collection, expanded)):
+            yield from store
+        else:
+            for document in collection.documents(self.on_bad_line, expanded):
+                yield Document(document.id, document.with_expanded if self._reads_expanded else document.text)
+
+
+def _key(collection: Collection, expanded: Path | None) -> tuple[str, str, str]:
+    return collection.name, repr(collection.description.corpus), f"{collection.root} {expanded}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +132,6 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Queries by id with their relevant documents, which are ids, or with ``texts`` the documents themselves."""
-
-    queries: Mapping[str, str]
-    positives: Mapping[str, Sequence[str]]
-    texts: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Candidates:
     """Documents that hard negatives of a query are drawn from, of one source."""
 
@@ -62,28 +142,43 @@ class Candidates:
     """Any document of the collection."""
 
 
-class Examples(Protocol):
+class Examples(ABC):
     """A source of examples; ``get`` is a pure function of its arguments."""
 
+    source: Source
+    name: str
+    """``COLLECTION/SPLIT``, or the stem of a file of examples."""
     fingerprint: str
     scored: bool
     """Whether a teacher has scored the examples."""
     settings: Negatives
     candidates: tuple[Candidates, ...] = (Candidates({}),)
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def get(self, index: int, rng: np.random.Generator) -> Example:
         """Example ``index``, from 0; ``rng`` draws what can be drawn."""
 
-    def query_keys(self) -> Iterable[int]:
-        """A key of each query: ``text_key`` of its id, or where there are no ids ``query_key`` of its text."""
+    @abstractmethod
+    def judged(self, index: int) -> tuple[str, list[str]]:
+        """The query of example ``index`` and the texts that are relevant to it."""
 
-    def judged(self, keys: Collection[int]) -> Judged:
-        """The queries with these keys: id to the text, and the relevant documents by id, or by text without ids."""
+    @abstractmethod
+    def query_keys(self) -> npt.NDArray[np.uint64]:
+        """``query_key`` of the query of each example."""
 
-    def without(self, keys: Collection[int], texts: Collection[int]) -> Examples:
-        """The examples without queries that have one of ``keys``, or whose text has one of the keys ``texts``."""
+    @property
+    def collection(self) -> str | None:
+        """Name of the collection of the documents; None for files of texts."""
+        return None if self.source.collection is None else load_collection(self.source.collection).name
+
+    def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
+        """The ``chosen`` examples: all or none of a query."""
+        new = copy.copy(self)
+        new.fingerprint = fingerprint([self.fingerprint, np.packbits(chosen).tobytes()])
+        return new
 
     def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
         """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares.
@@ -116,30 +211,29 @@ class JudgedExamples(Examples):
         """
         self.queries, self.positives, self.texts, self.teacher = queries, positives, texts, teacher
         self.scored, self.settings = teacher is not None, settings
-        self._pairs = [(query, document) for query, documents in positives.items() for document in documents]
-        pairs = (f"{query}\t{document}\t{queries[query]}" for query, document in self._pairs)
+        self.pairs = [(query, document) for query, documents in positives.items() for document in documents]
+        pairs = (f"{query}\t{document}\t{queries[query]}" for query, document in self.pairs)
         self.fingerprint = fingerprint([*pairs, texts.fingerprint, None if teacher is None else teacher.fingerprint])
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
-    def query_keys(self) -> Iterable[int]:
-        return map(text_key, self.positives)
+    def query_keys(self) -> npt.NDArray[np.uint64]:
+        return np.array([query_key(self.queries[query]) for query, _ in self.pairs], np.uint64)
 
-    def judged(self, keys: Collection[int]) -> Judged:
-        positives = {query: documents for query, documents in self.positives.items() if text_key(query) in keys}
-        return Judged({query: self.queries[query] for query in positives}, positives)
+    def judged(self, index: int) -> tuple[str, list[str]]:
+        query, _ = self.pairs[index]
+        return self.queries[query], [self.texts[id] for id in self.positives[query]]
 
-    def without(self, keys: Collection[int], texts: Collection[int]) -> JudgedExamples:
-        kept = {
-            query: documents
-            for query, documents in self.positives.items()
-            if text_key(query) not in keys and query_key(self.queries[query]) not in texts
-        }
-        return JudgedExamples(self.queries, kept, self.texts, self.teacher, self.settings)
+    def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
+        new = super().subset(chosen)
+        new.pairs = list(compress(self.pairs, chosen))
+        queries = {query for query, _ in new.pairs}
+        new.positives = {query: ids for query, ids in self.positives.items() if query in queries}
+        return new
 
     def get(self, index: int, rng: np.random.Generator) -> Example:
-        query, document = self._pairs[index]
+        query, document = self.pairs[index]
         relevant = frozenset(text_key(self.texts[id]) for id in self.positives[query])
         ids = self._negatives(query, document, relevant, rng)
         scores = () if self.teacher is None else tuple(self.teacher.of(query, [document, *ids]).tolist())
@@ -175,7 +269,7 @@ class JudgedExamples(Examples):
         limit = positive - self.settings.margin
         return [id for id, score in zip(candidates, scores, strict=True) if math.isnan(limit) or not score > limit]
 
-    def _random_id(self, relevant: Collection[int], rng: np.random.Generator) -> str:
+    def _random_id(self, relevant: Set[int], rng: np.random.Generator) -> str:
         for _ in range(100):
             id = self.texts.ids[int(rng.integers(len(self.texts)))]
             text = self.texts[id]
@@ -204,7 +298,7 @@ class TeacherScores:
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         for file in files:
             for query, document, score in (_of_parquet if file.suffix == ".parquet" else _of_lines)(file):
-                keys.append(_key(query, document))
+                keys.append(_pair_key(query, document))
                 scores.append(score)
         if not keys:
             raise LearnedSparseError(f"{path}: no scores")
@@ -220,7 +314,7 @@ class TeacherScores:
 
     def of(self, query: str, documents: Sequence[str]) -> npt.NDArray[np.float64]:
         """The scores of ``documents`` for ``query``, (documents,); NaN where there is none."""
-        keys = np.fromiter((_key(query, document) for document in documents), np.uint64, len(documents))
+        keys = np.fromiter((_pair_key(query, document) for document in documents), np.uint64, len(documents))
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[rows] == keys, self._scores[rows].astype(np.float64), math.nan)
 
@@ -236,7 +330,7 @@ def finite(value: object, where: str) -> float:
     return score
 
 
-def _key(query: str, document: str) -> int:
+def _pair_key(query: str, document: str) -> int:
     return text_key(f"{query}\t{document}")
 
 

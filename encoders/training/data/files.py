@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import logging
 import math
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +14,18 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.examples import Candidates, Example, Examples, Judged, TeacherScores, finite
-from encoders.training.data.texts import TextStore, fingerprint, query_key, text_key
-from encoders.training.recipe import Negatives
+from encoders.training.data.examples import (
+    Candidates,
+    Example,
+    Examples,
+    TeacherScores,
+    TextStore,
+    fingerprint,
+    finite,
+    query_key,
+    text_key,
+)
+from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
 from learned_sparse.core.lines import BadLineError, decode, json_object, raw_lines
@@ -50,17 +58,19 @@ class ExampleFile(Examples):
 
     def __init__(
         self,
-        path: Path,
+        source: Source,
         settings: Negatives,
         *,
         queries: Mapping[str, str] | None = None,
         texts: TextStore | None = None,
         scores: TeacherScores | None = None,
     ) -> None:
-        """``scores``: a teacher's, by id."""
+        """``source`` names the file; ``scores``: a teacher's, by id."""
+        path = source.examples or Path()
+        self.source, self.name = source, path.stem
         self._path, self._queries, self._texts, self._scores = path, queries, texts, scores
         self.settings, self.scored = checked(path, settings), scores is not None
-        self._offsets, self._keys, empty = self._index()
+        self.offsets, self.keys, empty = self._index()
         if empty:
             unscored = " or without a score" if scores is not None else ""
             _logger.warning("%s: left out %d triples with an empty text%s", path, empty, unscored)
@@ -78,7 +88,7 @@ class ExampleFile(Examples):
         offsets, keys, offset, empty = array("q"), array("Q"), 0, 0
         texts, key_of, blank = self._texts or (), dict[str, int](), set[str]()
         if self._queries is not None and self._texts is not None and self._scores is None:
-            key_of = {id: text_key(id) for id, text in self._queries.items() if text.strip()}
+            key_of = {id: query_key(text) for id, text in self._queries.items() if text.strip()}
             blank = {id for id in self._texts.ids if not self._texts[id].strip()}
         for number, content in raw_lines(self._path):
             if (
@@ -98,46 +108,32 @@ class ExampleFile(Examples):
                     raise LearnedSparseError(f"{self._path}:{number}: a teacher's scores are in some lines only")
                 self.scored = bool(line.scores)
                 offsets.append(offset)
-                keys.append(query_key(line.query) if self._queries is None else text_key(line.query))
+                keys.append(query_key(self._query(line)))
             elif content.strip():
                 empty += 1
             offset += len(content)
         return np.array(offsets), np.array(keys), empty
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self.offsets)
 
-    def query_keys(self) -> Iterable[int]:
-        keys: list[int] = np.unique(self._keys).tolist()
-        return keys
+    def query_keys(self) -> npt.NDArray[np.uint64]:
+        return self.keys
 
-    def _has_key(self, keys: Collection[int]) -> npt.NDArray[np.bool_]:
-        return np.isin(self._keys, np.fromiter(keys, np.uint64))
+    def judged(self, index: int) -> tuple[str, list[str]]:
+        line = self._line(index)
+        return self._query(line), [self._text(document) for document in line.documents[: line.positives]]
 
-    def judged(self, keys: Collection[int]) -> Judged:
-        queries: dict[str, str] = {}
-        positives: dict[str, dict[str, None]] = {}
-        for index in np.flatnonzero(self._has_key(keys)).tolist():
-            line = self._line(index)
-            id = f"{self._keys[index]:016x}" if self._queries is None else line.query
-            queries.setdefault(id, self._query(line))
-            positives.setdefault(id, {}).update(dict.fromkeys(line.documents[: line.positives]))
-        relevant = {id: list(documents) for id, documents in positives.items()}
-        return Judged(queries, relevant, texts=self._queries is None)
-
-    def without(self, keys: Collection[int], texts: Collection[int]) -> ExampleFile:
-        by_text = {text_key(id) for id, text in (self._queries or {}).items() if query_key(text) in texts}
-        kept = ~self._has_key({*keys, *(texts if self._queries is None else by_text)})
-        new: ExampleFile = copy.copy(self)
-        new._offsets, new._keys = self._offsets[kept], self._keys[kept]
-        new.fingerprint = fingerprint([self.fingerprint, np.packbits(kept).tobytes()])
+    def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
+        new = super().subset(chosen)
+        new.offsets, new.keys = self.offsets[chosen], self.keys[chosen]
         return new
 
     def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
         return super().drawing(checked(self._path, settings), *candidates)
 
     def _line(self, index: int) -> Line:
-        self._file.seek(int(self._offsets[index]))
+        self._file.seek(int(self.offsets[index]))
         line = self._usable(self._file.readline(), f"{self._path}: line of example {index + 1}")
         if line is None:
             raise LearnedSparseError(f"{self._path}: the file has changed since training began; start again")

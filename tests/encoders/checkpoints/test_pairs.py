@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaske
 from encoders.checkpoints.tokenizer import pair_of, tokenize_texts, with_word_marks
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.training.data.batches import tokenize
 from learned_sparse.core.records import EXPANDED, Document
 from tests.tiny_models import TEXTS
 
@@ -64,10 +63,10 @@ def test_only_the_first_mark_counts() -> None:
 
 
 def test_training_tokenizes_pairs_in_the_same_way(tokenizer: Any) -> None:
-    tokens = tokenize(tokenizer, ["wing", PAIR], 64)
+    tokens = tokenize_texts(tokenizer, ["wing", PAIR], padding=True, return_tensors="pt")
     pair = tokenizer("Hives are caused", "what causes hives?").input_ids
-    assert tokens.attention_mask.sum(1).tolist() == [3, len(pair)]
-    assert tokens.input_ids[1].tolist() == pair
+    assert tokens["attention_mask"].sum(1).tolist() == [3, len(pair)]
+    assert tokens["input_ids"][1].tolist() == pair
 
 
 def test_a_byte_level_tokenizer_treats_the_first_word_as_the_others(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_scores_are_those_of_the_cross_encoder(
     logits = peer.predict(texts, activation_fn=torch.nn.Identity())
     assert list(scores.values()) == pytest.approx(logits.tolist(), abs=1e-4)
     loaded = load_source(Source(collection=str(tiny_collection), run=run, scores=path), Negatives())
-    assert loaded.examples.scored
-    assert len(loaded.examples) == 30
+    assert loaded.scored
+    assert len(loaded) == 30
 
 
 def test_a_stopped_scoring_goes_on(

@@ -172,7 +172,7 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
         learner = Learner(stage, session)
-        examples = load_source(recipe.data[0], Negatives()).examples
+        examples = load_source(recipe.data[0], Negatives())
         return session, learner, Batches([examples], stage, session)
 
     return make

@@ -52,6 +52,10 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
     return losses
 
 
+def examples_of(batch: Any) -> list[Any]:
+    return [example for update in batch for example in update.examples]
+
+
 @pytest.fixture
 def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Component and queries of every update of a test, in order."""
@@ -72,11 +76,11 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
     batch = batches.batch(0)
     expected = {}
     for name, other in (("weighting", "expansion"), ("expansion", "weighting")):
-        losses = losses_by_hand(session, list(batch.examples), name, group=4)
+        losses = losses_by_hand(session, examples_of(batch), name, group=4)
         selected = sorted(range(24), key=lambda index: -losses[index])[:7]  # 30 % of 24, rounded down
-        expected[other] = [batch.examples[index].query for index in sorted(selected)]
+        expected[other] = [examples_of(batch)[index].query for index in sorted(selected)]
     session.model.weighers.train()
-    logs = learner.step(batch)
+    logs = learner.step(0, batch, batches)
     trained = {part: [query for name, queries in updates if name == part for query in queries] for part in expected}
     assert trained == expected
     assert expected["weighting"] != expected["expansion"]
@@ -91,9 +95,9 @@ def test_a_component_without_gradient_keeps_its_weights(first_stage: FirstStage,
     batches._session = copy.copy(session)  # the batches are those of one process
     session.num_processes = 2
     batch, towers = batches.batch(0), session.model.towers
-    learner.step(batch)
+    learner.step(0, batch, batches)
     before = {name: [p.detach().clone() for p in towers[name].parameters()] for name in COMPONENTS}
-    learner.update(0, batch.updates[0], COMPONENTS[0])
+    learner.update(0, batch[0], COMPONENTS[0])
     kept = {name: all(map(torch.equal, before[name], towers[name].parameters())) for name in COMPONENTS}
     assert kept == {"weighting": False, "expansion": True}
 
@@ -102,8 +106,8 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
     """A query is ranked against its whole update, however it is cut into micro-batches."""
     session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
     batch = batches.batch(0)
-    expected = {name: losses_by_hand(session, list(batch.examples), name, 4) for name in COMPONENTS}
-    logs = learner.step(batch)
+    expected = {name: losses_by_hand(session, examples_of(batch), name, 4) for name in COMPONENTS}
+    logs = learner.step(0, batch, batches)
     for name, losses in expected.items():
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.data.batches import Batches, Sampler, known_positives
-from encoders.training.data.examples import Candidates, Example, JudgedExamples
-from encoders.training.data.negatives import bm25_run, hard_negatives
-from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStore, TextStores, text_key
+from encoders.training.data.batches import Batches, Sampler, labels_of
+from encoders.training.data.examples import Candidates, Example, JudgedExamples, TextStore, TextStores, text_key
+from encoders.training.data.sources import bm25_run, hard_negatives, load_source
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
@@ -58,7 +56,7 @@ def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> 
     (tmp_path / "topics.tsv").write_text("17\twhich words\n18\tunjudged\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("17 0 d3 1\n17 0 d4 0\n17 0 absent 1\n", encoding="utf-8")
     source = Source(collection=str(tiny_collection), topics=tmp_path / "topics.tsv", qrels=tmp_path / "qrels.txt")
-    judged: Any = load_source(source, Negatives()).examples
+    judged: Any = load_source(source, Negatives())
     assert judged.positives == {"17": ["d3"]}
     with pytest.raises(LearnedSparseError, match="'topics' and 'qrels' go together"):
         load_source(Source(collection=str(tiny_collection), qrels=tmp_path / "qrels.txt"), Negatives())
@@ -70,22 +68,21 @@ def test_batches_of_processes_are_parts_of_one_batch_in_any_order_of_access(
     recipe = tiny_recipe({"batch_size": 4, "micro_batch_size": 2})
     session, _, batches = first_stage(recipe)
     streamed = list(batches.stream(range(1, 4)))
-    assert [batch.step for batch in streamed] == [1, 2, 3]
     again = first_stage(recipe)[2]
-    assert streamed[2].examples == again.examples(3)
-    assert len({example.query for step in range(7) for example in batches.examples(step)}) > 20
+    (third,) = streamed[2]
+    assert third.examples == again.batch(3)[0].examples
+    assert len({example.query for step in range(7) for example in batches.batch(step)[0].examples}) > 20
     parts = []
     for process in range(2):
         session.process_index, session.num_processes = process, 2
-        parts.append(Batches(again._sources, recipe.stages[0], session).batch(3))
-    assert all(part.examples == streamed[2].examples for part in parts)
-    single = streamed[2].updates[0].micro_batches
-    divided = [micro for part in parts for micro in part.updates[0].micro_batches]
-    assert [micro.queries.input_ids.tolist() for micro in divided] == [m.queries.input_ids.tolist() for m in single]
-    examples = streamed[2].examples[:2]
+        parts += Batches(again._sources, recipe.stages[0], session).batch(3)
+    assert all(part.examples == third.examples for part in parts)
+    divided = [queries.input_ids.tolist() for part in parts for queries, _ in part.micro_batches]
+    assert divided == [queries.input_ids.tolist() for queries, _ in third.micro_batches]
+    examples, (_, documents) = third.examples[:2], third.micro_batches[0]
     texts = [example.positive for example in examples] + [text for each in examples for text in each.negatives]
-    assert session.model.tokenizer.batch_decode(single[0].documents.input_ids, skip_special_tokens=True) == texts
-    assert single[0].documents.attention_mask.sum(1).tolist() == [7] * len(texts)  # five words, [CLS] and [SEP]
+    assert session.model.tokenizer.batch_decode(documents.input_ids, skip_special_tokens=True) == texts
+    assert documents.attention_mask.sum(1).tolist() == [7] * len(texts)  # five words, [CLS] and [SEP]
 
 
 def test_known_positives_include_copies_and_positives_of_the_same_query() -> None:
@@ -95,7 +92,7 @@ def test_known_positives_include_copies_and_positives_of_the_same_query() -> Non
         Example("r", "three", ("n3",), frozenset()),
     ]
     # columns: one, two, three | n1, one, n3
-    assert known_positives(examples).int().tolist() == [
+    assert labels_of(examples).known.int().tolist() == [
         [0, 1, 0, 0, 1, 0],
         [0, 0, 1, 0, 0, 0],
         [0, 1, 0, 0, 0, 0],
@@ -127,5 +124,5 @@ def test_bm25_searches_once_for_equal_queries_and_texts(tmp_home: Path) -> None:
 def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> None:
     stores = TextStores()
     sources = [Source(collection=str(tiny_collection), split=split) for split in ("train", "dev")]
-    first, second = (load_source(source, Negatives(per_query=0), stores).examples for source in sources)
+    first, second = (load_source(source, Negatives(per_query=0), stores) for source in sources)
     assert first.texts is second.texts is stores.texts(load_collection(tiny_collection))  # type: ignore[attr-defined]

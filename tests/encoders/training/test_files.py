@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import TeacherScores
+from encoders.training.data.examples import TeacherScores, TextStore, query_key
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStore, text_key
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
@@ -32,6 +31,10 @@ def written(path: Path, *records: Any) -> Path:
     lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
+
+
+def examples_in(path: Path, settings: Negatives, **by_id: Any) -> ExampleFile:
+    return ExampleFile(Source(examples=path), settings, **by_id)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -52,7 +55,7 @@ TSV = ("9.5\t-1\tq\tp\tn", "1e1\t2\tr\ts\tt")
     ],
 )
 def test_every_published_form(tmp_path: Path, name: str, lines: Any, positive: str, scores: dict[str, float]) -> None:
-    examples = ExampleFile(written(tmp_path / name, *lines), Negatives(per_query=1 if name == "t.tsv" else 2))
+    examples = examples_in(written(tmp_path / name, *lines), Negatives(per_query=1 if name == "t.tsv" else 2))
     example = examples.get(0, rng())
     assert (len(examples), example.query, example.positive, examples.scored) == (
         len(lines),
@@ -67,7 +70,7 @@ def test_every_published_form(tmp_path: Path, name: str, lines: Any, positive: s
 
 def test_one_of_several_positives_is_drawn(tmp_path: Path) -> None:
     line = {"query": "q", "pos": ["p", "p2"], "neg": ["n1"]}
-    examples = ExampleFile(written(tmp_path / "b.jsonl", line), Negatives())
+    examples = examples_in(written(tmp_path / "b.jsonl", line), Negatives())
     assert {examples.get(0, rng(seed)).positive for seed in range(20)} == {"p", "p2"}
     assert len(examples.get(0, rng()).relevant) == 2
 
@@ -77,7 +80,7 @@ def test_negatives_by_system(tmp_path: Path, tiny_collection: Path) -> None:
     path = written(tmp_path / "hard.jsonl", line)
     scores = written(tmp_path / "scores.tsv", "q1\td1\t9", "q1\td2\t1", "q1\td4\t3")
     by_system = Source(examples=path, collection=str(tiny_collection), scores=scores)
-    loaded = load_source(by_system, Negatives(per_query=2)).examples
+    loaded = load_source(by_system, Negatives(per_query=2))
     example = loaded.get(0, rng())
     assert sorted(example.scores[1:]) == [1.0, 3.0]  # d3 has no score
 
@@ -85,16 +88,16 @@ def test_negatives_by_system(tmp_path: Path, tiny_collection: Path) -> None:
 def test_queries_with_too_few_negatives_are_filled_up(tmp_path: Path) -> None:
     other = {"query": "r", "pos": ["s"], "neg": ["n3", "n4", "n5"], "pos_scores": [1], "neg_scores": [0, 0, 0]}
     path = written(tmp_path / "a.jsonl", BGE, other)
-    example = ExampleFile(path, Negatives(per_query=3)).get(0, rng())
+    example = examples_in(path, Negatives(per_query=3)).get(0, rng())
     assert example.negatives[2] == "s"  # the positive of the other line
     assert math.isnan(example.scores[3])
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", BGE, {**BGE, "query": "r", "neg": ["n3", "n4"]})
-    close = ExampleFile(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0))
+    close = examples_in(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0))
     assert {close.get(0, rng(seed)).negatives for seed in range(20)} == {("n2",)}  # n1 has 1.5 > 4 - 3
-    plain = ExampleFile(written(tmp_path / "t.tsv", "q\tp\tn"), Negatives())
+    plain = examples_in(written(tmp_path / "t.tsv", "q\tp\tn"), Negatives())
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores; give each source"):
         plain.drawing(Negatives(margin=1.0))
 
@@ -118,7 +121,7 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
 )
 def test_lines_that_are_refused(tmp_path: Path, name: str, line: Any, message: str) -> None:
     with pytest.raises(LearnedSparseError) as caught:
-        ExampleFile(written(tmp_path / name, line), Negatives())
+        examples_in(written(tmp_path / name, line), Negatives())
     assert message in str(caught.value)
 
 
@@ -176,9 +179,9 @@ def test_relevant_documents_without_a_score_are_left_out(
 ) -> None:
     scores = written(tmp_path / "scores.tsv", *(f"q{n}\td{n}\t1" for n in range(5)))
     loaded = load_source(Source(collection=str(tiny_collection), scores=scores), Negatives(kind="random"))
-    assert len(loaded.examples) == 5
+    assert len(loaded) == 5
     assert "left out 25 judgements without a teacher's score" in caplog.text
-    counts = Counter(len(loaded.examples.get(0, rng(seed)).scores) for seed in range(5))
+    counts = Counter(len(loaded.get(0, rng(seed)).scores) for seed in range(5))
     assert counts == {2: 5}
 
 
@@ -187,13 +190,13 @@ def test_lines_of_known_ids_are_read_as_all_others(tmp_path: Path) -> None:
     queries = {"1": "heat", "2": " "}
     texts = TextStore([Document("7", "wing"), Document("8", "lift"), Document("9", " ")])
     lines = ["1\t7\t8", "1\t7\t9", "2\t7\t8", " 1\t8 \t7\r"]
-    examples = ExampleFile(written(tmp_path / "t.tsv", *lines), Negatives(), queries=queries, texts=texts)
+    examples = examples_in(written(tmp_path / "t.tsv", *lines), Negatives(), queries=queries, texts=texts)
     found = [examples.get(index, rng(0)) for index in range(len(examples))]
     assert [(each.query, each.positive, *each.negatives) for each in found] == [
         ("heat", "wing", "lift"), ("heat", "lift", "wing"),
     ]  # fmt: skip
-    assert set(examples.query_keys()) == {text_key("1")}
+    assert set(examples.query_keys().tolist()) == {query_key("heat")}
     for second, message in (("1\t7\t6", "document '6' is not in the collection"), ("1\t7\t8", "scores are in some")):
         first = "3\t2\t1\t7\t8" if "scores" in message else "1\t7\t8"
         with pytest.raises(LearnedSparseError, match=rf"t\.tsv:2: .*{message}"):
-            ExampleFile(written(tmp_path / "t.tsv", first, second), Negatives(), queries=queries, texts=texts)
+            examples_in(written(tmp_path / "t.tsv", first, second), Negatives(), queries=queries, texts=texts)

@@ -14,10 +14,10 @@ import scipy.sparse
 
 from encoders.models.objectives import Mixture
 from encoders.training.data.batches import Batches
-from encoders.training.data.sources import LoadedSource, load_source
-from encoders.training.data.texts import TextStores
+from encoders.training.data.examples import Examples, TextStores
+from encoders.training.data.sources import load_source
 from encoders.training.recipe import Negatives, Source, Validation, load_recipe, recipe_splits
-from encoders.training.validation import HeldOut, Validator, hold_out
+from encoders.training.validation import Validator, hold_out
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
@@ -38,7 +38,7 @@ def test_splits_of_a_recipe_have_one_name_in_every_spelling(tmp_path: Path) -> N
 
 def test_topics_and_judgements_of_a_known_split_are_that_split() -> None:
     files = {"data.0.topics": "files/queries.dev.small.tsv", "data.0.qrels": "files/qrels.dev.small.tsv"}
-    for changes in (files, {"data.0.topics": "files/queries.dev.small.tsv", "data.0.qrels": None}):
+    for changes in (files, {**files, "data.0.qrels": None, "data.0.examples": "triples.tsv"}):
         assert recipe_splits(load_recipe("unicoil", changes=changes))["trained"] == {"msmarco-v1-passage:dev": ()}
     assert recipe_splits(load_recipe("unicoil"))["trained"] == {"msmarco-v1-passage:train": ()}
 
@@ -55,7 +55,7 @@ def toy(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
-def sources(toy: Path, *kinds: str) -> list[LoadedSource]:
+def sources(toy: Path, *kinds: str) -> list[Examples]:
     """``judged``, or triples of ``ids`` or ``texts``: each query with each of two negatives."""
     lines = [(f"q{i}", f"d{i}", f"d{(i + step) % 12}") for i in range(12) for step in (1, 2)] + [("again", "d0", "d4")]
     texts = QUERIES | DOCUMENTS | {"d8": "text not in the collection"}
@@ -74,13 +74,9 @@ def settings(toy: Path, count: int, **changes: Any) -> Validation:
     return Validation(collection=str(toy), holdout=count, every=1, **changes)
 
 
-def queries_of(part: LoadedSource) -> set[str]:
-    rng = np.random.default_rng(0)
-    return {part.examples.get(index, rng).query.strip() for index in range(len(part.examples))}
-
-
-def words(held_out: HeldOut) -> set[str]:
-    return {text.strip() for part in held_out.judged for text in part.queries.values()}
+def queries_of(*parts: Examples) -> set[str]:
+    """The queries of all examples, in one spelling."""
+    return {" ".join(part.judged(index)[0].lower().split()) for part in parts for index in range(len(part))}
 
 
 @pytest.mark.parametrize("kind", ["judged", "ids", "texts"])
@@ -88,63 +84,52 @@ def words(held_out: HeldOut) -> set[str]:
 def test_held_out_queries_are_in_no_example(kind: str, count: int, toy: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "encoders")
     before = sources(toy, kind)
-    (part,), held_out = hold_out(before, settings(toy, count))
-    assert held_out.queries == count
-    spellings = {" ".join(text.lower().split()) for text in words(held_out)}
-    left = {" ".join(text.lower().split()) for text in queries_of(part)}
-    assert len(spellings) in {count, count - 1}  # q3 and its other spelling may both be drawn
-    assert not spellings & left
-    assert spellings | left == {f"word {i}" for i in range(12)}
-    examples = len(before[0].examples)
-    assert held_out.examples == examples - len(part.examples) > 0
-    total = 12 if kind == "texts" else 13
-    expected = f"{count} of {total} training queries are held out, with {held_out.examples} of {examples} examples"
+    (part,), held_out, numbers = hold_out(before, settings(toy, count))
+    drawn, left = queries_of(*held_out), queries_of(part)
+    assert numbers["queries"] == len(drawn) == count
+    assert not drawn & left
+    assert drawn | left == {f"word {i}" for i in range(12)}
+    examples = len(before[0])
+    assert numbers["examples"] == examples - len(part) == len(held_out[0]) > 0
+    expected = f"{count} of 12 training queries are held out, with {numbers['examples']} of {examples} examples"
     assert f"validation: {expected}" in caplog.messages
-    assert part.examples.fingerprint != before[0].examples.fingerprint
+    assert part.fingerprint != before[0].fingerprint
     again = hold_out(sources(toy, kind), settings(toy, count))
-    assert (words(again[1]), again[0][0].examples.fingerprint) == (words(held_out), part.examples.fingerprint)
+    assert (queries_of(*again[1]), again[0][0].fingerprint) == (drawn, part.fingerprint)
 
 
-def test_ids_draw_the_same_queries_from_judgements_and_from_triples(toy: Path) -> None:
-    drawn = [words(hold_out(sources(toy, kind), settings(toy, 5))[1]) for kind in ("judged", "ids")]
-    assert drawn[0] == drawn[1]
-    both, held_out = hold_out(sources(toy, "judged", "ids"), settings(toy, 5))
-    assert words(held_out) == drawn[0]
-    assert not any(queries_of(part) & drawn[0] for part in both)
-
-
-def test_other_sources_lose_the_held_out_queries_too_and_give_none(toy: Path, tmp_path: Path) -> None:
-    first, second = sorted(words(hold_out(sources(toy, "judged"), settings(toy, 11))[1]))[-2:]
+def test_all_sources_lose_the_same_queries_and_other_collections_give_none(toy: Path, tmp_path: Path) -> None:
+    drawn = [queries_of(*hold_out(sources(toy, kind), settings(toy, 5))[1]) for kind in ("judged", "ids", "texts")]
+    assert drawn[0] == drawn[1] == drawn[2]
+    first, second = sorted(drawn[0])[:2]
     others = {"q0": "another query", "r1": first.upper(), "r2": second}
-    pairs = [(query, "e", 1) for query in others]
-    save_beir(tmp_path / "other", {"e": "other text"}, others, {"train": pairs})
+    save_beir(tmp_path / "other", {"e": "other text"}, others, {"train": [(query, "e", 1) for query in others]})
     other = load_source(Source(collection=str(tmp_path / "other")), Negatives(per_query=0))
-    (_, part), held_out = hold_out([*sources(toy, "judged"), other], settings(toy, 11))
-    assert {first, second, "word 0"} <= words(held_out)
-    assert queries_of(part) == {"another query"}  # the same id in another collection is another query
+    parts, held_out, _ = hold_out([*sources(toy, "judged", "ids"), other], settings(toy, 5))
+    assert queries_of(*held_out) == drawn[0]
+    assert not queries_of(*parts) & drawn[0]
+    assert queries_of(parts[2]) == {"another query"}
     with pytest.raises(LearnedSparseError, match="no source has documents of toy"):
         hold_out([other], settings(toy, 1))
-    with pytest.raises(LearnedSparseError, match="13 of 13 training queries leave a source without examples"):
-        hold_out([*sources(toy, "judged"), other], settings(toy, 13))
+    with pytest.raises(LearnedSparseError, match="12 of 12 training queries leave a source without examples"):
+        hold_out([*sources(toy, "judged"), other], settings(toy, 12))
 
 
 @pytest.mark.parametrize("kind", ["judged", "ids", "texts"])
 def test_relevant_documents_of_held_out_queries(kind: str, toy: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Triples of texts name documents of the collection by their text, all copies of it."""
-    _, held_out = hold_out(sources(toy, kind), settings(toy, 11))
+    """All documents of the collection with a relevant text; the pool gets texts that the collection does not have."""
+    _, held_out, _ = hold_out(sources(toy, kind), settings(toy, 11))
     validator = Validator(settings(toy, 11), 0, held_out=held_out)
-    relevant = {
-        validator._queries[query].strip().lower().split()[-1]: ids for query, ids in validator.positives.items()
-    }
-    for number in {"5", "8"} & relevant.keys():
-        expected = {"5": ["d5"], "8": ["d8"]}
-        if kind == "texts":
-            expected = {"5": ["d5", "copy"], "8": [relevant["8"][0]]}
-            assert relevant["8"][0].startswith("text-")
-            assert "1 relevant texts are not in the collection; the pool has them too" in caplog.text
-        assert relevant[number] == expected[number]
-    assert {"5", "8"} <= relevant.keys()
+    relevant = {number_of(validator, query): ids for query, ids in validator.positives.items()}
+    assert relevant["5"] == ["d5", "copy"]
+    assert relevant["8"][0].startswith("text-" if kind == "texts" else "d8")
+    assert ("1 relevant texts are not in the collection; the pool has them too" in caplog.text) == (kind == "texts")
     assert all(id in validator._pool for ids in validator.positives.values() for id in ids)
+
+
+def number_of(validator: Validator, query: str) -> str:
+    """The number at the end of a held-out query."""
+    return validator._queries[query].split()[-1]
 
 
 def encode(side: Side, texts: Sequence[str], component: str | None) -> Any:
@@ -157,20 +142,21 @@ def encode(side: Side, texts: Sequence[str], component: str | None) -> Any:
 
 def test_reranking_ranks_each_query_over_its_own_candidates(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = SimpleNamespace(encode=encode, on_main=lambda compute: compute())
-    _, held_out = hold_out(sources(toy, "judged"), settings(toy, 9))
-    ids = sorted(id for part in held_out.judged for id in part.queries if id != "again")
-    run = {id: [(hit, 1.0) for hit in candidates(id)] for id in ids[:-1]}
+    _, held_out, _ = hold_out(sources(toy, "judged"), settings(toy, 9))
+    plain = Validator(settings(toy, 9), 0, held_out=held_out)
+    numbers = {id: int(number_of(plain, id)) for id in list(plain.positives)[:-1]}
+    run = {id: [(hit, 1.0) for hit in candidates(number)] for id, number in numbers.items()}
     monkeypatch.setattr("encoders.training.validation.bm25_run", lambda *_, **__: (run, toy))
     reranking = settings(toy, 9, bm25=3, rerank=True)
     # component one ranks larger numbers first; the last query has no candidates
-    ranks = [1 / (1 + sum(int(hit[1:]) > int(id[1:]) for hit in candidates(id))) for id in ids[:-1]]
+    ranks = [1 / (1 + sum(int(hit[1:]) > own for hit in candidates(own))) for own in numbers.values()]
     validator = Validator(reranking, 0, held_out=held_out)
     expected = sum(ranks) / 9
     assert validator.score(session, "one")[0] == pytest.approx(expected)
     factors: list[dict[str, float]] = [{"two": 1.0}, {"one": 1.0, "two": 0.25}, {"one": 0.5}]
     mixtures = [Mixture({"number": number}, of) for number, of in enumerate(factors)]
     mixed = Validator(reranking, 0, mixtures, held_out=held_out)
-    backwards = sum(1 / (1 + sum(int(hit[1:]) < int(id[1:]) for hit in candidates(id))) for id in ids[:-1]) / 9
+    backwards = sum(1 / (1 + sum(int(hit[1:]) < own for hit in candidates(own))) for own in numbers.values()) / 9
     best = max(range(3), key=lambda number: [backwards, expected, expected][number])
     score, chosen, _ = mixed.score(session, None)
     assert score == pytest.approx(max(expected, backwards))
@@ -179,15 +165,14 @@ def test_reranking_ranks_each_query_over_its_own_candidates(toy: Path, monkeypat
     assert len({made.fingerprint() for made in (validator, whole)}) == 2
 
 
-def candidates(query: str) -> list[str]:
-    """The relevant document and two others."""
-    number = int(query[1:])
+def candidates(number: int) -> list[str]:
+    """The document that is relevant to this query and two others."""
     return [f"d{number}", f"d{(number + 1) % 12}", f"d{(number + 5) % 12}"]
 
 
 @pytest.mark.jvm
 def test_bm25_makes_the_pool_of_held_out_queries(toy: Path, tmp_home: Path) -> None:
-    _, held_out = hold_out(sources(toy, "judged"), settings(toy, 6))
+    _, held_out, _ = hold_out(sources(toy, "judged"), settings(toy, 6))
     validator = Validator(settings(toy, 6, bm25=1, rerank=True), 0, held_out=held_out)
     (run,) = (tmp_home / "runs" / "toy").glob("validation-*/bm25.txt")
     assert {line.split()[0] for line in run.read_text().splitlines()} <= set(validator.positives)
@@ -197,14 +182,14 @@ def test_training_neither_sees_nor_mines_held_out_queries(
     tiny_recipe: Recipes, trained: Trained, tiny_collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[str] = set()
-    made = Batches.examples
+    made = Batches.batch
 
     def recorded(self: Batches, step: int) -> Any:
-        examples = made(self, step)
-        seen.update(example.query for example in examples)
-        return examples
+        updates = made(self, step)
+        seen.update(example.query for update in updates for example in update.examples)
+        return updates
 
-    monkeypatch.setattr(Batches, "examples", recorded)
+    monkeypatch.setattr(Batches, "batch", recorded)
     validation = {"collection": str(tiny_collection), "holdout": 6, "every": 5}
     mining = {"kind": "self", "ranks": [1, 3]}
     run = trained(
@@ -223,10 +208,11 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     file.write_text("".join(f"{id}\tpredicted {id[1:]}\n" for id in DOCUMENTS), encoding="utf-8")
     source = Source(collection=str(toy), expanded=file)
     part = load_source(source, Negatives(per_query=0), TextStores(expanded=True))
-    assert part.examples.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
-    _, held_out = hold_out([part], settings(toy, 3))
+    assert part.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
+    _, held_out, _ = hold_out([part], settings(toy, 3))
     validator = Validator(settings(toy, 3), 0, stores=TextStores(expanded=True), held_out=held_out)
     assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
+    assert all(id.startswith("d") or id == "copy" for ids in validator.positives.values() for id in ids)
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
         load_source(source, Negatives(per_query=0), TextStores())
     with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' or 'scores' by"):

@@ -12,9 +12,8 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.training.data.examples import Candidates, JudgedExamples
-from encoders.training.data.negatives import best_documents
-from encoders.training.data.texts import TextStore
+from encoders.training.data.examples import Candidates, JudgedExamples, TeacherScores, TextStore
+from encoders.training.data.sources import best_documents
 from encoders.training.recipe import Negatives
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
@@ -112,8 +111,6 @@ def test_other_sources_fill_up_one_that_has_too_few() -> None:
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
-    from encoders.training.data.examples import TeacherScores
-
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
     examples = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS, TeacherScores(tmp_path / "scores.tsv"))

@@ -154,7 +154,7 @@ def gradients(first_stage: Callable[..., Any]) -> Gradients:
     def make(recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, float]]:
         session, learner, batches = first_stage(recipe)
         torch.manual_seed(5)
-        logs = learner.step(batches.batch(0))
+        logs = learner.step(0, batches.batch(0), batches)
         named = session.model.weighers.named_parameters()
         return {name: parameter.grad for name, parameter in named if parameter.grad is not None}, logs
 
@@ -213,10 +213,10 @@ def test_repeated_forward_passes_have_the_same_dropout(
     stage = {"batch_size": 4, "micro_batch_size": 1, "rank": PAIRWISE}
     cut, _ = gradients(tiny_recipe(stage))
     session, learner, batches = first_stage(tiny_recipe(stage))
-    objective, update = make_objective(learner.stage, session.model), batches.batch(0).updates[0]
+    objective, update = make_objective(learner.stage, session.model), batches.batch(0)[0]
     torch.manual_seed(5)
     for micro, example in zip(update.micro_batches, update.examples, strict=True):
-        outputs = objective.outputs(micro.queries, micro.documents)
+        outputs = objective.outputs(*micro)
         (objective.losses(outputs, labels_of([example]))["rank_loss"].sum() / 4).backward()
     for name, parameter in session.model.weighers.named_parameters():
         assert name not in cut or torch.allclose(cut[name], parameter.grad, atol=1e-6)

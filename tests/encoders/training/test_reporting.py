@@ -39,7 +39,7 @@ def test_checkpointed_layers_are_computed_twice(tiny_recipe: Recipes, first_stag
         passes: list[int] = []
         layer = session.model.towers["document"].model.base_model.encoder.layer[0]
         layer.attention.register_forward_hook(lambda *_, passes=passes: passes.append(1))
-        learner.step(batches.batch(0))
+        learner.step(0, batches.batch(0), batches)
         calls[checkpointing] = len(passes)
         assert layer.attention.self.dropout.training == dropout
     assert calls == {False: 2, True: 4}  # queries and documents

@@ -131,12 +131,12 @@ def test_matrices_share_what_is_equal_whatever_their_rows_are_called(data: Path)
     first = plan_of(data, {"SpaDE": Row(recipe="small-spade")}, plain_names=False)
     trained: list[str] = []
 
-    def execute(step: Step) -> str | None:
+    def execute(step: Step) -> int:
         trained.extend([step.name] if step.kind == "train" else [])
         for path in step.writes:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(step.name, encoding="utf-8")
-        return None
+        return 0
 
     Runner(first.steps, execute).run()
     rows = {

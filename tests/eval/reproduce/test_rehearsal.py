@@ -15,7 +15,7 @@ from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
 from eval.reproduce.matrix import known_matrices
 from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
-from eval.reproduce.steps import Step
+from eval.reproduce.steps import Step, log_of
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.files import write_json
 from tests.reliability.scale import FULL
@@ -97,14 +97,15 @@ def test_a_failing_row_is_reported_and_the_others_run(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def run(step: Step) -> str | None:
+    def run(step: Step) -> int:
         if "sparterm" in step.title:
-            return f"{step.command}\nno such layer"
+            log_of(step).write_text("no such layer", encoding="utf-8")
+            return 1
         for path in step.writes:
             content = {"runs": [{"scores": {"MRR@10": 0.5}, "per_query": {"MRR@10": {"q": 0.5}}}]}
             content |= {"costs": {}, "documents": 1}  # type: ignore[dict-item]
             write_json(path, content)
-        return None
+        return 0
 
     monkeypatch.setattr(rehearsal, "in_this_process", run)
     caplog.set_level(logging.INFO, "eval.reproduce")

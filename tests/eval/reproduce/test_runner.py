@@ -11,7 +11,7 @@ import pytest
 
 from eval.reproduce import runner
 from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, run_step
-from eval.reproduce.steps import VERSIONS, Step, is_done, other_versions, record_of, status_of, write_end
+from eval.reproduce.steps import VERSIONS, Step, is_done, log_of, other_versions, record_of, status_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 
@@ -29,13 +29,14 @@ class StandIn:
     def __init__(self, *broken: str) -> None:
         self.broken, self.ran = set(broken), list[str]()
 
-    def __call__(self, step: Step) -> str | None:
+    def __call__(self, step: Step) -> int:
         self.ran.append(step.name)
         if step.name in self.broken:
-            return "it broke"
+            log_of(step).write_text("it broke", encoding="utf-8")
+            return 1
         for path in step.writes:
             path.write_text(step.key, encoding="utf-8")
-        return None
+        return 0
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def progress(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-def run(steps: Sequence[Step], execute: Callable[[Step], str | None], jobs: int = 1) -> Runner:
+def run(steps: Sequence[Step], execute: Callable[[Step], int], jobs: int = 1) -> Runner:
     running = Runner(steps, execute)
     running.run(jobs)
     return running
@@ -120,11 +121,11 @@ def test_output_under_a_plain_name_is_kept_when_its_settings_change(progress: py
     for word in ("a", "b"):
         output_existed: list[bool] = []
 
-        def train(step: Step, seen: list[bool] = output_existed) -> str | None:
+        def train(step: Step, seen: list[bool] = output_existed) -> int:
             seen.append(step.writes[0].exists())
             step.writes[0].mkdir()
             (step.writes[0] / "weights").write_text(step.arguments[0], encoding="utf-8")
-            return None
+            return 0
 
         run([step("model", kind="train", arguments=(word,))], train)
         assert output_existed == [False]
@@ -145,9 +146,9 @@ def test_output_without_a_record_is_confirmed_by_the_command() -> None:
     (home() / "first").write_text("from before", encoding="utf-8")
     contents: list[str] = []
 
-    def confirm(step: Step) -> str | None:
+    def confirm(step: Step) -> int:
         contents.append(step.writes[0].read_text(encoding="utf-8"))
-        return None
+        return 0
 
     run([step("first")], confirm)
     assert contents == ["from before"]
@@ -162,8 +163,9 @@ def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture
     done = run(steps, execute)
     assert execute.ran == ["broken", "fine", "after fine"]
     assert {step.name for step in done.failed} == {"broken", "dependent"}
-    assert "[0/4] search broken: FAILED\nit broke" in progress.messages
-    assert status_of(steps[:2]) == ("failed", "it broke")
+    (message,) = (one for one in progress.messages if one.startswith("[0/4] search broken: FAILED\n"))
+    assert message.endswith("ends with\n  it broke")
+    assert status_of(steps[:2]) == ("failed", done.failed[broken])
     assert status_of(steps[2:]) == ("done", None)
     assert status_of([step("another")]) == ("absent", None)
     run(steps, StandIn())
@@ -171,7 +173,7 @@ def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture
 
 
 def test_a_command_without_output_has_failed() -> None:
-    done = run([step("first")], lambda _: None)
+    done = run([step("first")], lambda _: 0)
     assert "first: not written" in next(iter(done.failed.values()))
 
 
@@ -188,7 +190,7 @@ def test_steps_run_in_parallel_except_costs() -> None:
     barrier, running = threading.Barrier(2), set[str]()
     running_counts: list[int] = []
 
-    def execute(step: Step) -> str | None:
+    def execute(step: Step) -> int:
         running.add(step.name)
         if step.kind != "costs":
             barrier.wait(timeout=20)
@@ -204,10 +206,10 @@ def test_steps_run_in_parallel_except_costs() -> None:
 
 
 @pytest.mark.parametrize("execute", [OwnProcess(threads=1), in_this_process])
-def test_the_output_of_a_failing_command_is_logged(execute: Callable[[Step], str | None]) -> None:
+def test_the_output_of_a_failing_command_is_logged(execute: Callable[[Step], int]) -> None:
     words = ("expand", "--collection", "nowhere", "--output", str(home() / "x"))
     failing = step("one", module="eval.reproduce.prepare", arguments=words)
-    error = run_step(failing, execute)
+    error = run_step(failing, execute).error
     assert error is not None
     assert error.startswith("python -m eval.reproduce.prepare expand --collection nowhere")
     assert "collection 'nowhere': no such file, folder or name" in error
@@ -231,7 +233,7 @@ def test_the_time_left_is_that_of_finished_steps_of_the_same_kind(progress: pyte
         assert progress.messages[0] == f"[2/6] search search 1 ... (about {expected} left)"
 
 
-def raising(_: Step) -> str | None:
+def raising(_: Step) -> int:
     raise RuntimeError
 
 

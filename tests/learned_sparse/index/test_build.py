@@ -15,7 +15,6 @@ from learned_sparse.index.build import build_bm25_index, build_index, open_vecto
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import (
-    ImpactSearcher,
     IndexContents,
     document_frequencies,
     postings_of,
@@ -104,24 +103,6 @@ def test_an_index_that_differs_from_its_files_is_refused(
     with pytest.raises(LearnedSparseError, match=message):
         build_index(folder, tmp_path / "index")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-
-
-@pytest.mark.jvm
-def test_plain_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(
-        '{"id": "d1", "vector": {"a": 3}}\n\n{"id": 2, "vector": {"a": 1, "b": 2}}\n'
-    )
-    index = tmp_path / "index"
-    arguments = ["--input", str(tmp_path / "in"), "--index", str(index)]
-    assert command.main([*arguments, "--no-manifest"]) == 0
-    assert "2 documents, 3 postings" in capsys.readouterr().out
-    assert IndexNote.load(index).manifests == ()
-    assert command.main([*arguments, "--verify", "9"]) == 0
-    (index / INDEX_MANIFEST).unlink()
-    assert build_index(str(tmp_path / "in"), str(index), overwrite=True, threads=1).facts["documents"] == 2
-    with ImpactSearcher(index) as searcher:
-        assert searcher.search({"a": 1, "b": 1}) == [("2", 3.0), ("d1", 3.0)]
 
 
 @pytest.mark.jvm

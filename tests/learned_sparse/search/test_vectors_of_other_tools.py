@@ -46,8 +46,10 @@ def test_integer_weights_are_indexed_and_searched_with_query_vectors(
     write_lines(tmp_path / "in" / "docs_anserini.jsonl.gz", halves[1], content="that of naver/splade")
     (tmp_path / "queries_anserini.tsv").write_text("q1\thives hives itch\nq2\twing\n")
     assert jsonvector(["check", str(tmp_path / "in")]) == 0
-    assert index.main(["--input", str(tmp_path / "in"), "--index", str(tmp_path / "index")]) == 0
+    indexed = ["--input", str(tmp_path / "in"), "--index", str(tmp_path / "index")]
+    assert index.main([*indexed, "--no-manifest"]) == 0
     assert capsys.readouterr().out.count("the encoder and the quantiser of the vectors are unknown") == 2
+    assert index.main([*indexed, "--verify", "9"]) == 0
     run, queries = ["--output", str(tmp_path / "run")], tmp_path / "queries_anserini.tsv"
     search.main(["--index", str(tmp_path / "index"), "--query-vectors", str(queries), *run])
     expected = {"q1": dot_products({"hives": 2, "itch": 1}, vectors), "q2": dot_products({"wing": 1}, vectors)}

@@ -33,8 +33,11 @@ def refused(*arguments: str | Path) -> str:
 
 @pytest.mark.jvm
 def test_a_server_on_a_free_port(tmp_path: Path, tiny_bert: Path) -> None:
-    """Indexes with the texts and judged queries of the collection whose folder is recorded; Ctrl-C ends the server."""
-    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
+    """Indexes with the texts and judged queries of the collection whose folder is recorded; Ctrl-C ends the server.
+
+    The encoder of SpaDE's queries needs no torch, which takes ten seconds to import.
+    """
+    save_checkpoint(tmp_path / "checkpoint", new_model("spade", {}, str(tiny_bert)))
     toy = save_collection(tmp_path / "toy", ["dev", "test"])
     vectors, index, bm25 = tmp_path / "vectors", tmp_path / "index", tmp_path / "bm25"
     made = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
