@@ -54,12 +54,12 @@ def check_name(name: str, what: str) -> str:
 
 def checkpoint_folder(model: str) -> Path:
     """Default checkpoint of a model, as ``make demo`` trains it."""
-    return _in_home("checkpoints", model=model)
+    return home() / "checkpoints" / check_name(model, "model")
 
 
 def vectors_folder(collection: str, model: str) -> Path:
     """Encoded documents of a collection."""
-    return _in_home("vectors", collection=collection, model=model)
+    return home() / "vectors" / check_name(collection, "collection") / check_name(model, "model")
 
 
 def encoded_folders(collection: str, model: str, option: str, collection_option: str | None = None) -> list[Path]:
@@ -88,18 +88,17 @@ def encoded_folders(collection: str, model: str, option: str, collection_option:
 
 def queries_folder(collection: str, split: str, model: str) -> Path:
     """Encoded queries of one split of a collection."""
-    return _in_home("queries", collection=collection, split=split, model=model)
+    return _of_split("queries", collection, split) / check_name(model, "model")
 
 
 def index_folder(collection: str, model: str) -> Path:
     """Lucene index of a collection."""
-    return _in_home("indexes", collection=collection, model=model)
+    return home() / "indexes" / check_name(collection, "collection") / check_name(model, "model")
 
 
 def run_file(collection: str, split: str, model: str) -> Path:
     """TREC run of one split of a collection."""
-    folder = _in_home("runs", collection=collection, split=split, model=model)
-    return folder.with_name(f"{model}.txt")
+    return _of_split("runs", collection, split) / f"{check_name(model, 'model')}.txt"
 
 
 @contextmanager
@@ -297,9 +296,8 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _in_home(kind: str, **names: str) -> Path:
-    """A path of the home folder that no name can leave."""
-    return home().joinpath(kind, *(check_name(name, what) for what, name in names.items()))
+def _of_split(kind: str, collection: str, split: str) -> Path:
+    return home() / kind / check_name(collection, "collection") / check_name(split, "split")
 
 
 def _remove(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.report``: write the table of README.md and results/README.md, or all tables."""
+"""``python -m tests.benchmarks.report``: write the table of README.md and results/README.md."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import quality_table
-from tests.benchmarks.run import BENCHMARKS, RESULTS, ROOT, table
+from tests.benchmarks.run import BENCHMARKS, RESULTS, ROOT
 
 README, PAGE = ROOT / "README.md", RESULTS / "README.md"
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"
 HEAD = """\
 # Results of the benchmarks
 
-Written by `python -m tests.benchmarks.report` from the JSON files beside this page. `make bench` measures again;
-`python -m tests.benchmarks.report --tables FILE` writes every table: each engine, size and round, with the conditions.
+Written by `python -m tests.benchmarks.report` from the JSON files beside this page, which have each engine, size and
+round with the conditions. `make bench` measures again and prints all tables.
 
 ## Targets
 
@@ -62,13 +61,6 @@ def encoding(model: str, kind: str, result: Result) -> Measured | str:
     rate = f"{ours['documents_per_second']:.1f} documents/s ({ours['contender'].rpartition(' ')[2]})"
     ratio = result["ratios"][model][f"{ours['contender']}/{theirs['contender']}"]
     return rate, f"{theirs['documents_per_second']:.1f} ({theirs['contender']})", ratio
-
-
-def head(model: str, result: Result) -> Measured:
-    """Milliseconds a passage of the plain and the screened head, both in fp32."""
-    rows = [row for row in result["rows"] if (row["model"], row["dtype"]) == (model, "fp32")]
-    times = {row["head"]: f"{row['ms']:.2f} ms" for row in rows}
-    return times["screened"], times["plain"], result["ratios"][model]["fp32"]
 
 
 def training(measure: str, result: Result) -> Measured:
@@ -129,8 +121,6 @@ TARGETS = (
           (TINY, "", "", ", int8 too", 1.8, True), (BASE, "fp32", ", both fp32", "", 1.25, False),
           (BASE, "bf16", ", both bf16", "", 1.2, True),
       )),
-    *(Target(what=f"vocabulary head, {model}, fp32: screened against plain", benchmark="head", bound=3.5,
-             find=partial(head, model)) for model in (SMALL, TINY)),
     Target(what=f"extra memory while encoding, {SMALL}: beside sentence-transformers", benchmark="memory", bound=200,
            is_maximum=True, unit=" MB", find=memory, in_readme=True),
     *(Target(what=f"training step, {measure}: share of plain PyTorch's", benchmark="training", bound=bound,
@@ -149,19 +139,17 @@ TARGETS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write both summaries; with --check, compare them with the files instead; with --tables, write all tables."""
-    about = "Write summaries of the results into README.md and results/README.md, or all tables into a file."
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.report", description=about)
+    """Write summaries of the results into README.md and results/README.md; with --check, compare them instead."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.report", description=main.__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
-    parser.add_argument("--tables", type=Path, metavar="FILE", help="write all tables to this file, and nothing else")
     options = parser.parse_args(argv)
     files = {name: RESULTS / f"{name}.json" for name in (*BENCHMARKS, "quality")}
     results = {name: read_json(file) for name, file in files.items() if file.is_file()}
     if toys := [str(files[name]) for name, result in results.items() if result["toy"]]:
         raise LearnedSparseError(f"{', '.join(toys)}: a toy result; run the benchmark without --toy")
     quality = results.pop("quality", None)
-    texts = {options.tables: tables(results)} if options.tables else {README: readme(results), PAGE: page(results)}
-    if quality and not options.tables:
+    texts = {README: readme(results), PAGE: page(results)}
+    if quality:
         texts[PAGE] += f"\n{QUALITY}\n\n{quality_table.markdown(quality)}\n"
     for path, text in texts.items():
         if not options.check:
@@ -211,19 +199,6 @@ def machine(result: Result) -> str:
     return (
         f"{where['cpu']}, {where['cores']} cores ({flags}); Python {where['python']}, Java {where['java']}; {listed}."
     )
-
-
-def tables(results: Mapping[str, Result]) -> str:
-    """Tables of every benchmark, with machine, duration and memory."""
-    lines = ["# Tables of the benchmarks"]
-    for name, result in results.items():
-        loads = ", ".join(f"{load:.2f}" for load in result["environment"]["load_before"])
-        conditions = (
-            f"{machine(result)} Torch's threads: {result['environment']['torch_threads'] or 'not used'}; load before: "
-            f"{loads}; {result['seconds']:.0f} s; peak memory {result['peak_mb']:.0f} MB."
-        )
-        lines += ["", f"## {name}", "", table(result), "", conditions]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
