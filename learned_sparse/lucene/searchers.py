@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from learned_sparse.core.errors import LearnedSparseError, refuse_text
+from learned_sparse.core.errors import LearnedSparseError, check_query
 from learned_sparse.lucene.jvm import (
     BM25_SIMILARITY,
     IMPACT_SIMILARITY,
@@ -167,12 +167,7 @@ def _english() -> tuple[Any, Any]:
 
 def _terms_and_impacts(query: Impacts) -> tuple[list[str], list[float]]:
     """Terms and impacts of a query; a term of impact 0 matches nothing."""
-    refuse_text(query)
-    for term, impact in query.items():
-        if not 0 <= impact <= MAX_INT or int(impact) != impact:
-            raise LearnedSparseError(
-                f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {MAX_INT:,}"
-            )
+    check_query(query, MAX_INT)
     positive = {term: float(impact) for term, impact in query.items() if impact}
     return list(positive), list(positive.values())
 
