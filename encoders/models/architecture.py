@@ -97,21 +97,18 @@ def check_weighting(query: str, weighting: Weighting) -> None:
         raise LearnedSparseError(f"query_weighting: {weighting} needs query: bag-of-words, not {query}")
 
 
-def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
-    """Which token ids a bag of words holds, ``(vocabulary,)`` of bool."""
+def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens, *, unused: bool = True) -> Tensor:
+    """Which token ids count, ``(vocabulary,)`` of bool; ``unused``: whether those do that no text has."""
     kept = {"unknown": {vocabulary.unknown_id}, "separators": {vocabulary.unknown_id, vocabulary.separator_id}}
-    if special_tokens == "all":
-        excluded: tuple[int, ...] = ()
-    else:
-        excluded = tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
+    excluded = () if unused else vocabulary.unused_ids
+    if special_tokens != "all":
+        excluded += tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
     return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(excluded, dtype=torch.long), False)
 
 
 def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool | Literal["special"]) -> Tensor:
     """Which dimensions may have weight, ``(vocabulary,)`` of bool; ``True`` blocks special and unused terms."""
-    unused = vocabulary.unused_ids if block_special_terms is True else ()
-    blocked = vocabulary.special_ids + unused if block_special_terms else ()
-    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(blocked, dtype=torch.long), False)
+    return counted_tokens(vocabulary, "none" if block_special_terms else "all", unused=block_special_terms is not True)
 
 
 class PooledTower(nn.Module):

@@ -239,6 +239,17 @@ def test_sizes_of_batches(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert sizes("40t") == [3, 3, 2]
 
 
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", ["splade", "sparterm", "tf"])
+def test_a_side_is_described_without_its_network(
+    saved: dict[str, str], name: str, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_encoder(saved[name], side)
+    monkeypatch.setattr(LanguageModel, "load", lambda _: pytest.fail("a network was loaded"))
+    described = load_encoder(saved[name], side, weights=False)
+    assert (described.description, described.quantizer) == (loaded.description, loaded.quantizer)
+
+
 def test_all_options_are_passed_on(saved: dict[str, str]) -> None:
     expected = {"dtype": "fp32", "max_length": 7, "top_k": 3}
     cases: tuple[tuple[Side, str], ...] = (("document", "fp32"), ("query", "bf16"))  # a bag of words ignores the latter
