@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,9 @@ def main(argv: list[str] | None = None) -> int:
         hits=options.hits, dtype=options.dtype, on_bad_line=options.on_bad_line,
     )  # fmt: skip
     how = reproduce.parser().parse_args(["--matrix", "sweep", "--in-process", "--drop"])
-    return reproduce.run_matrix(matrix, "sweep", data_root(), options.output, how)
+    typed = [word for change in options.set for word in ("--set", change)]
+    command = f"python -m eval.sweep {shlex.join(typed)}"
+    return reproduce.run_matrix(matrix, "sweep", data_root(), options.output, how, command=command)
 
 
 def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:

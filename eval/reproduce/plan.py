@@ -269,7 +269,7 @@ class Builder:
         plain = self.matrix.plain_names
         name = at.replace("*", stem if plain else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
         path, option = home() / name, _OUTPUT.get(kind, "--output")
-        output = (option, path.name if option == "--model" else str(path))
+        output: tuple[str, ...] = (option, path.name if option == "--model" else str(path))
         if option == "--model" and "--input" in arguments:  # only texts of a collection have a default folder
             output = (*output, "--output", str(path))
         unkeyed = ("--resume",) if kind == "train" else ()
