@@ -73,7 +73,7 @@ SLOW = (
 """Files with tests that only ``make test ALL=yes`` and CI run, as those of ``tests/reliability``; the longest first."""
 FAULTS = ("test_corruption.py", "test_failing_writes.py", "test_two_at_once.py")
 """Files that only ``make test-faults`` runs."""
-ORDER = (*SLOW, "test_readme.py", "test_jvm.py", "test_reproduce.py", "test_launcher.py", "test_serve_command.py")
+ORDER = (*SLOW, "test_contract.py", "test_readme.py", "test_commands.py", "test_reproduce.py", "test_launcher.py")
 """Files that start first, so that none of them runs alone at the end (``--dist loadfile``)."""
 
 

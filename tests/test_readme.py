@@ -52,6 +52,8 @@ def run_all(lines: list[str], folder: Path, **environment: str) -> dict[str, str
     for line in lines:
         _, flag, module, *arguments = shlex.split(line)
         assert flag == "-m"
+        if module == "learned_sparse.pyserini":  # for Java, whose current folder is that of its start
+            arguments = [str(folder / word) if (folder / word).exists() else word for word in arguments]
         status, outputs[line] = run_command(module, arguments, folder, LEARNED_SPARSE_HOME="", **environment)
         assert status == 0, outputs[line]
     return outputs

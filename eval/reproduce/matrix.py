@@ -531,6 +531,8 @@ def _located(where: str) -> Iterator[None]:
     except LearnedSparseError as error:
         message = str(error)
         raise LearnedSparseError(message if message.startswith(where) else f"{where}: {message}") from error
+    except OSError as error:  # a name that is too long for a file
+        raise LearnedSparseError(f"{where}: {error.strerror}: {str(error.filename)[:99]!r}") from error
 
 
 def _check_known(name: str, known: Iterable[str], message: str) -> None:
