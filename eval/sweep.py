@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,6 @@ def main(argv: list[str] | None = None) -> int:
     stored, words, rows = encoder.description.get("settings", {}), list[str](), dict[str, Row]()
     for option in ("device", "batch_size"):
         words += [f"--{option.replace('_', '-')}", value] if (value := getattr(options, option)) else []
-    expanded = {"expanded": str(options.expanded), "expansion": "queries"} if options.expanded else {}
     for changes in combinations(read_settings(options.set)):
         QueryEncoder(checkpoint, settings=changes, device=options.device)  # refuses settings that cannot be changed
         of_queries = {key: value for key, value in changes.items() if key in encoder.query_only_settings}
@@ -49,15 +49,18 @@ def main(argv: list[str] | None = None) -> int:
         name = ", ".join(f"{key}={format_value(value)}" for key, value in changes.items())
         star = " *" if all(stored.get(key) == value for key, value in changes.items()) else ""
         rows[name + star] = Row(
-            checkpoint=checkpoint, encode=of_both, queries=of_queries, options=tuple(words), **expanded
-        )
+            checkpoint=checkpoint, encode=of_both, queries=of_queries, options=tuple(words),
+            expanded=str(options.expanded or ""), expansion="queries" if options.expanded else None,
+        )  # fmt: skip
     column = Column(collection=options.collection, split=split, measures=tuple(options.measures))
     matrix = Matrix(
         title=f"Settings of {options.model or checkpoint}", columns={collection.name: column}, rows=rows,
         hits=options.hits, dtype=options.dtype, on_bad_line=options.on_bad_line,
     )  # fmt: skip
     how = reproduce.parser().parse_args(["--matrix", "sweep", "--in-process", "--drop"])
-    return reproduce.run_matrix(matrix, "sweep", data_root(), options.output, how)
+    typed = [word for change in options.set for word in ("--set", change)]
+    command = f"python -m eval.sweep {shlex.join(typed)}"
+    return reproduce.run_matrix(matrix, "sweep", data_root(), options.output, how, command=command)
 
 
 def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:

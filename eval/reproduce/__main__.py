@@ -82,9 +82,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_matrix(
-    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None = None
-) -> int:
-    """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``."""
+    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None = None, *,
+    command: str = "",
+) -> int:  # fmt: skip
+    """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``.
+
+    ``command`` is named on the page; empty: that of ``options``.
+    """
     rows = _chosen_rows(matrix, options)
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
     if options.check_data:
@@ -106,7 +110,7 @@ def run_matrix(
     cells = sum(failed.keys().isdisjoint(cell.steps) for cell in plan.cells)
     print(f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed")
     with locked(output):
-        status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
+        status = exit_status(write_leaderboard(whole, output, command or _command_line(options), kept), chosen)
         results = write_report(output)
     if table := scores(results, results.content["columns"][0]):
         places = [place for place, one in enumerate(table.columns) if heading(one).startswith(_PRINTED)]

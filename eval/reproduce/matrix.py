@@ -260,8 +260,6 @@ class Matrix:
     """Row that every other row is compared with."""
     hits: int = 1000
     """Documents per query of a run."""
-    verify: int = 0
-    """Documents of each index whose postings are compared with the encoded vectors."""
     dtype: str | None = None
     """Number type of encoding, as ``learned_sparse.encode --dtype`` takes it."""
     plain_names: bool = False

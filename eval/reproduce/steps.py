@@ -22,7 +22,7 @@ from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import as_text, differences, versions
 
 Kind = Literal[
-    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "rerank",
+    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "search", "rerank",
     "evaluate", "costs",
 ]  # fmt: skip
 """``prepare``: documents or a tokenizer converted to the form that another step reads."""
