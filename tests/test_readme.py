@@ -195,7 +195,7 @@ def test_spade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
     outputs = run_all(trained("SpaDE, step by step"), tmp_path)
     sweep = next(text for command, text in outputs.items() if "eval.sweep" in command)
-    assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
+    assert len(re.findall(r"^alpha=(?:0|0\.4|1)(?: \*)? +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
     assert "Match" in next(text for command, text in outputs.items() if "--overlap" in command)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,9 @@ _BATCH_SIZES = {"cpu": "2048t", "cuda": "16384t"}
 
 class CheckpointEncoder(TextEncoder):
     """A side with networks. ``encode`` sorts the texts by length, so pass many texts at once."""
+
+    longest_input: int | None = None
+    """Tokens that the networks can read; None without a limit."""
 
     def __init__(
         self,
@@ -76,8 +79,8 @@ class CheckpointEncoder(TextEncoder):
         """
         screens = {name: getattr(module, "screen", None) for name, module in self.weigher.named_modules()}
         used = {name: screen.used for name, screen in screens.items() if screen and screen.used is not None}
-        longest = longest_input(self.weigher.modules())
-        return ({} if longest is None else {"longest_input": longest}) | ({"screened": used} if used else {})
+        longest = {} if self.longest_input is None else {"longest_input": self.longest_input}
+        return longest | ({"screened": used} if used else {})
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
         """Weights of the prepared texts in order, one row each; texts of similar length share a forward pass."""
@@ -137,11 +140,6 @@ def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
     return SparseBatch(indptr, indices, bits.view(np.float32), terms)
 
 
-def longest_input(modules: Iterable[Any]) -> int | None:
-    """Tokens that all towers among ``modules`` can read; None without a limit."""
-    return min((longest for each in modules if (longest := getattr(each, "longest_input", None))), default=None)
-
-
 def load_checkpoint_encoder(
     folder: Path,
     notes: CheckpointNotes,
@@ -172,7 +170,8 @@ def load_checkpoint_encoder(
         if size != (recorded := notes.vocabulary_size):
             raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
-    check_sizes(name, max_length, top_k, longest_input(towers.values()))
+    longest = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
+    check_sizes(name, max_length, top_k, longest)
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary) if weights else nn.Identity(),
         tokenizer,
@@ -184,6 +183,7 @@ def load_checkpoint_encoder(
         batch_size=batch_size,
         prompt=notes.prompts.get(side, ""),
     )
+    encoder.longest_input = longest
     encoder.uses_expanded = side == "document" and family.uses_expanded(chosen)
     encoder.query_only_settings = family.query_only_settings
     unchanged = changed <= family.query_only_settings

@@ -97,21 +97,18 @@ def check_weighting(query: str, weighting: Weighting) -> None:
         raise LearnedSparseError(f"query_weighting: {weighting} needs query: bag-of-words, not {query}")
 
 
-def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
-    """Which token ids a bag of words holds, ``(vocabulary,)`` of bool."""
+def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens, *, unused: bool = True) -> Tensor:
+    """Which token ids count, ``(vocabulary,)`` of bool; ``unused``: whether those do that no text has."""
     kept = {"unknown": {vocabulary.unknown_id}, "separators": {vocabulary.unknown_id, vocabulary.separator_id}}
-    if special_tokens == "all":
-        excluded: tuple[int, ...] = ()
-    else:
-        excluded = tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
+    excluded = () if unused else vocabulary.unused_ids
+    if special_tokens != "all":
+        excluded += tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
     return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(excluded, dtype=torch.long), False)
 
 
 def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool | Literal["special"]) -> Tensor:
     """Which dimensions may have weight, ``(vocabulary,)`` of bool; ``True`` blocks special and unused terms."""
-    unused = vocabulary.unused_ids if block_special_terms is True else ()
-    blocked = vocabulary.special_ids + unused if block_special_terms else ()
-    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(blocked, dtype=torch.long), False)
+    return counted_tokens(vocabulary, "none" if block_special_terms else "all", unused=block_special_terms is not True)
 
 
 class PooledTower(nn.Module):
@@ -166,6 +163,8 @@ class Architecture(ABC, Generic[S]):
     """Fields of ``S`` that may differ from the checkpoint's when texts are encoded."""
     stage_settings: frozenset[str] = frozenset()
     """Fields of ``S`` that a stage of training may change: those that change neither towers nor names of modules."""
+    objectives: tuple[str, ...] = ("rank",)
+    """What ``objective`` of a stage can name, besides ``mlm``."""
     query_only_settings: frozenset[str] = frozenset()
     """Those of the changeable fields that affect queries only: an index stays valid when they change."""
 
@@ -207,11 +206,8 @@ class Architecture(ABC, Generic[S]):
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
         """What ``stage`` minimises: ``ranking``, the ranking loss that the stage names, or an objective of the
-        architecture that replaces or extends it. ``stage.objective`` is free for its names.
+        architecture that replaces or extends it.
         """
-        from encoders.models.objectives import check_objective
-
-        check_objective(stage, "rank")
         return ranking
 
     def trained_by_ranking(self, settings: S) -> tuple[str, ...]:

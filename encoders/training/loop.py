@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,14 +25,16 @@ from encoders.encoding.model import save_checkpoint
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.batches import Batches
 from encoders.training.data.examples import Examples, TextStores
-from encoders.training.data.sources import NegativeSampler, if_main, load_source, sample_documents, sample_texts
+from encoders.training.data.sources import NegativeSampler, if_main, load_source, sample_documents
 from encoders.training.learner import Learner, learning_rate_share
 from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
-from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session
+from encoders.training.session import IDF_DOCUMENTS, Session
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
-from encoders.training.validation import Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, locked, sha256, write_json
+
+if TYPE_CHECKING:
+    from encoders.training.validation import Validator
 
 _logger = logging.getLogger(__name__)
 
@@ -133,6 +136,8 @@ class Training:
         self._held_out: dict[str, int] | None = None  # numbers of queries and of examples
         self._validator: Validator | None = None
         if validation is not None:
+            from encoders.training.validation import Validator, hold_out
+
             if validation.holdout is not None:
                 self._sources, held_out, self._held_out = hold_out(self._sources, validation)
             mixtures = session.family.mixtures(settings) if recipe.mix else ()
@@ -235,12 +240,12 @@ class Training:
         while not self._is_done(stage):
             start, mined_at = progress.step, progress.mined_at
             if learner.ranks and self._negatives.is_due(start, mined_at):
+                checkpoint = self._negatives.settings.checkpoint
                 searched = self._negatives.mine(
-                    lambda part, *search: session.rank(*search, checkpoint=part.checkpoint, component=stage.component),
-                    again=mined_at is not None,
+                    functools.partial(session.rank, checkpoint=checkpoint, component=stage.component)
                 )
                 progress.mined_at = start
-                self._log({"mined queries": searched})
+                self._journal.log(self._progress, {"mined queries": searched})
             batches = Batches(self._negatives.examples(), stage, session, progress.stage)
             for updates in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
                 values = learner.step(progress.step, updates, batches)
@@ -248,11 +253,11 @@ class Training:
                 self._journal.advance(sum(len(update.examples) for update in updates))
                 if step % recipe.log_every == 0 or step in (1, stage.steps):
                     rate = stage.learning_rate * learning_rate_share(stage, step - 1)
-                    self._log({**values, "learning_rate": rate})
+                    self._journal.log(self._progress, {**values, "learning_rate": rate})
                 if learner.pruner is not None:
                     pruned, restart = learner.pruner.after(step - 1)
                     if pruned:
-                        self._log(pruned)
+                        self._journal.log(self._progress, pruned)
                     if restart:  # scores from before and after a smaller gamma are not comparable
                         progress.best_score = progress.best_step = progress.mixture = None
                         progress.stale = 0
@@ -273,9 +278,6 @@ class Training:
         patience = self._recipe.validation.patience if self._recipe.validation else None
         return self._progress.step >= stage.steps or (patience is not None and self._progress.stale >= patience)
 
-    def _log(self, values: Mapping[str, Any]) -> None:
-        self._journal.log(self._progress, values)
-
     def _validate(self, stage: Stage) -> None:
         """Score the model and keep its weights if they are the stage's best."""
         validator, session, progress = self._validator, self._session, self._progress
@@ -293,7 +295,7 @@ class Training:
     def _score(self, validator: Validator, component: str | None) -> tuple[float, Mapping[str, Any] | None]:
         score, mixture, others = validator.score(self._session, component)
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
-        self._log({"MRR@10": round(score, 6), **mixed, **others})
+        self._journal.log(self._progress, {"MRR@10": round(score, 6), **mixed, **others})
         return score, mixture
 
     def _save(self) -> None:
@@ -302,12 +304,11 @@ class Training:
         self._started = now
         counts = {} if learner.pruner is None else learner.pruner.tensors()
         random_states = torch.cat(session.gather(random_state(session.device).unsqueeze(0).to(session.device))).cpu()
-
-        def write(state: Path) -> None:
-            self._negatives.save(state)
-            save_state(state, session.model.weighers, learner.optimizer, random_states, counts)
-
-        if_main(lambda: self._folder.save(self._progress, write))
+        if session.processes.is_main_process:
+            with self._folder.saving(self._progress) as state:
+                self._negatives.save(state)
+                save_state(state, session.model.weighers, learner.optimizer, random_states, counts)
+        session.processes.wait_for_everyone()
 
     def _export(self, finished: bool) -> None:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
@@ -317,7 +318,6 @@ class Training:
         mixture = progress.mixture
         if mixture is None and validator is not None and validator.mixtures:
             _, mixture = self._score(validator, None)
-        texts = sample_texts(self._sources, CALIBRATION_TEXTS, self._recipe.seed)
         notes = {
             "device": session.device.type,
             "precision": session.precision,
@@ -331,12 +331,10 @@ class Training:
             **({} if mixture is None else {"mixture": dict(mixture)}),
             **({} if self._held_out is None else {"held_out": self._held_out}),
         }
-
-        def write() -> None:
-            model = session.finish(mixture, texts)
+        if session.processes.is_main_process:
+            model = session.finish(mixture, self._sources)
             model.recipe, model.training = to_mapping(self._recipe), notes
             save_checkpoint(self._folder.path, model)
             if finished:
                 write_json(self._folder.finished, notes)
-
-        if_main(write)
+        session.processes.wait_for_everyone()

@@ -75,8 +75,6 @@ class CellPlan:
     """None: the seed of the recipe, or no training."""
     steps: tuple[Step, ...]
     """All steps that the cell needs, in order."""
-    run: Path
-    """Run file in TREC's format."""
     evaluated: Path
     """Output of ``python -m eval.evaluate --json --per-query``."""
     overlap: str | None = None
@@ -344,7 +342,6 @@ class Builder:
                     row=name,
                     column=column,
                     seed=seed,
-                    run=its.run,
                     evaluated=evaluated.writes[0],
                     overlap=on.overlap,
                     steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import CALIBRATED_BITS, Calibration, Quantizer
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 
 if TYPE_CHECKING:
@@ -126,11 +126,11 @@ def query_quantizer(encoder: Encoder) -> Quantizer:
 
 
 def choose_quantizer(
-    side: Side, encoder: Encoder, *, factor: float | None = None, bits: int | None = None, percentile: float = 100.0
-) -> Quantizer | Calibration:
-    """The first of these that is given: ``factor``, ``bits`` (to be calibrated), the encoder's quantiser, a default.
+    side: Side, encoder: Encoder, *, factor: float | None = None, bits: int | None = None
+) -> Quantizer | None:
+    """The first of these that is given: ``factor``, ``bits``, the encoder's quantiser, a default.
 
-    The word counts of BM25 are never multiplied.
+    None: it is to be calibrated for ``bits`` on the first texts. The word counts of BM25 are never multiplied.
     """
     if encoder.description.get("scoring", "impact") == "bm25":
         if factor not in {None, 1.0} or bits is not None:
@@ -142,7 +142,8 @@ def choose_quantizer(
         return Quantizer(factor, bits)
     if bits is None and (side == "query" or encoder.quantizer):
         return query_quantizer(encoder)
-    return Calibration(bits=CALIBRATED_BITS if bits is None else bits, percentile=percentile)
+    Quantizer(1.0, bits)  # raises before anything is encoded if the bits are out of range
+    return None
 
 
 def load_encoder(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -54,12 +54,12 @@ def check_name(name: str, what: str) -> str:
 
 def checkpoint_folder(model: str) -> Path:
     """Default checkpoint of a model, as ``make demo`` trains it."""
-    return _in_home("checkpoints", model=model)
+    return home() / "checkpoints" / check_name(model, "model")
 
 
 def vectors_folder(collection: str, model: str) -> Path:
     """Encoded documents of a collection."""
-    return _in_home("vectors", collection=collection, model=model)
+    return home() / "vectors" / check_name(collection, "collection") / check_name(model, "model")
 
 
 def encoded_folders(collection: str, model: str, option: str, collection_option: str | None = None) -> list[Path]:
@@ -88,18 +88,17 @@ def encoded_folders(collection: str, model: str, option: str, collection_option:
 
 def queries_folder(collection: str, split: str, model: str) -> Path:
     """Encoded queries of one split of a collection."""
-    return _in_home("queries", collection=collection, split=split, model=model)
+    return _of_split("queries", collection, split) / check_name(model, "model")
 
 
 def index_folder(collection: str, model: str) -> Path:
     """Lucene index of a collection."""
-    return _in_home("indexes", collection=collection, model=model)
+    return home() / "indexes" / check_name(collection, "collection") / check_name(model, "model")
 
 
 def run_file(collection: str, split: str, model: str) -> Path:
     """TREC run of one split of a collection."""
-    folder = _in_home("runs", collection=collection, split=split, model=model)
-    return folder.with_name(f"{model}.txt")
+    return _of_split("runs", collection, split) / f"{check_name(model, 'model')}.txt"
 
 
 @contextmanager
@@ -171,6 +170,34 @@ def _place_folder(temporary: Path, path: Path) -> None:
         path.rename(_aside(path))  # a writer that is killed here leaves it, and ``restore_folder`` restores it
     temporary.rename(path)
     _remove(_aside(path))
+
+
+@contextmanager
+def new_output(
+    output: Path, record: str, written: Callable[[Path], Iterable[Path]], *, overwrite: bool
+) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``output`` if the block ends without an exception.
+
+    A folder that is not empty is replaced only if ``overwrite`` is set and all its files are of an earlier run of the
+    same command: it has the file ``record``, and every other file is one of ``written(output)``.
+    """
+    with new_folder(output) as folder:
+        if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+            if not (output / record).is_file():
+                raise LearnedSparseError(
+                    f"{output}: exists and holds no {record} of an earlier run; name another folder"
+                )
+            if not overwrite:
+                raise LearnedSparseError(
+                    f"{output}: holds the output of an earlier run; replace it with --overwrite (overwrite=True)"
+                )
+            known = {output / record, *written(output)}
+            if others := sorted(path for path in output.rglob("*") if not path.is_dir() and path not in known):
+                raise LearnedSparseError(
+                    f"{others[0]}: not written by the earlier run that --overwrite replaces; move it away, or name "
+                    "another folder"
+                )
+        yield folder
 
 
 def restore_folder(path: Path) -> None:
@@ -269,9 +296,8 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _in_home(kind: str, **names: str) -> Path:
-    """A path of the home folder that no name can leave."""
-    return home().joinpath(kind, *(check_name(name, what) for what, name in names.items()))
+def _of_split(kind: str, collection: str, split: str) -> Path:
+    return home() / kind / check_name(collection, "collection") / check_name(split, "split")
 
 
 def _remove(path: Path) -> None:

@@ -87,27 +87,18 @@ class Quantizer:
         return cls((2**bits - 1) / float(np.percentile(positive, percentile)), bits)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """A quantiser to be calibrated on the first texts; see ``Quantizer.calibrate``."""
-
-    bits: int = CALIBRATED_BITS
-    percentile: float = 100.0
-
-    def __post_init__(self) -> None:
-        Quantizer(1.0, self.bits)  # raises before anything is encoded if the bits are out of range
-
-    def find(self, weights: SparseBatch, ids: Sequence[str]) -> Quantizer:
-        """Quantiser for ``weights``, those of the texts ``ids`` at the beginning of the input."""
-        check_weights(weights, ids)
-        try:
-            quantizer = Quantizer.calibrate(weights.values, self.bits, self.percentile)
-        except LearnedSparseError as error:
-            raise LearnedSparseError(f"first {len(ids)} texts: {error}") from None
-        _log.info(
-            "quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), quantizer.scale, self.bits
-        )
-        return quantizer
+def calibrate_on(
+    weights: SparseBatch, ids: Sequence[str], bits: int | None = None, percentile: float = 100.0
+) -> Quantizer:
+    """``Quantizer.calibrate`` for ``weights``, those of the texts ``ids`` at the beginning of the input."""
+    check_weights(weights, ids)
+    try:
+        quantizer = Quantizer.calibrate(weights.values, bits or CALIBRATED_BITS, percentile)
+    except LearnedSparseError as error:
+        raise LearnedSparseError(f"first {len(ids)} texts: {error}") from None
+    factor, bits = quantizer.scale, quantizer.bits
+    _log.info("quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), factor, bits)
+    return quantizer
 
 
 def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document") -> None:

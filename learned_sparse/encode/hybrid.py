@@ -19,7 +19,7 @@ from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts
 from learned_sparse.core.encoder import load_encoder as load_model
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record
-from learned_sparse.core.quantize import Calibration, Quantizer
+from learned_sparse.core.quantize import Quantizer, calibrate_on
 from learned_sparse.core.reading import Reading, Sources, Token
 from learned_sparse.core.records import EXPANDED, SparseBatch
 from learned_sparse.core.settings import parse
@@ -242,7 +242,7 @@ def _measured(
     steps = range(0, len(sample), _SAMPLE_STEP)
     weights = SparseBatch.concatenate([encode_texts(documents, sample[at : at + _SAMPLE_STEP]) for at in steps])
     own = documents.quantizer
-    quantizer = own if own and own.bits else Calibration(bits=BITS, percentile=percentile).find(weights, sample)
+    quantizer = own if own and own.bits else calibrate_on(weights, sample, BITS, percentile)
     scale = _rounded(quantizer.scale * (2**BITS - 1) / quantizer.largest)
     spans = [_span(text) for text in sample[:PSEUDO_QUERIES]]
     bm25_score = _typical_score(AnalyzedText().encode(spans), words.encode(sample))

@@ -14,7 +14,7 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, sha256, write_record
-from learned_sparse.core.quantize import Calibration, Quantizer, check_weights
+from learned_sparse.core.quantize import Quantizer, calibrate_on, check_weights
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import (
@@ -50,9 +50,9 @@ class PartFolder:
     """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder, and the manifest of their run."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, quantizer: Quantizer | Calibration, *, overwrite: bool = False
+        self, folder: Path, manifest: Manifest, quantizer: Quantizer | None, *, overwrite: bool = False
     ) -> None:
-        """Continue an earlier run, if there is one; its quantiser replaces a calibration.
+        """Continue an earlier run, if there is one. Without ``quantizer`` it is that of the run, or calibrated.
 
         ``overwrite``: the output of an earlier run is removed before the first part is written. Raises if the folder
         has other files, or if the earlier run had other settings than ``manifest``.
@@ -64,11 +64,10 @@ class PartFolder:
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
             if not (overwrite or stored):
                 raise LearnedSparseError(f"{folder}: part files but no {MANIFEST}; encode with --overwrite")
-        if isinstance(quantizer, Calibration) and stored:
-            quantizer = stored.quantizer
-        self.calibration = quantizer if isinstance(quantizer, Calibration) else None
-        """How ``begin`` finds the quantiser; None if it is known."""
-        self.manifest = manifest if isinstance(quantizer, Calibration) else replace(manifest, quantizer=quantizer)
+        quantizer = quantizer or (stored and stored.quantizer)
+        self.calibrates = quantizer is None
+        """Whether ``begin`` calibrates the quantiser."""
+        self.manifest = manifest if quantizer is None else replace(manifest, quantizer=quantizer)
         self._stored = stored
         if stored and (changed := differences(stored.settings(_PATHS), self.manifest.settings(_PATHS))):
             raise LearnedSparseError(
@@ -85,8 +84,10 @@ class PartFolder:
         that cannot be quantised, before anything is removed.
         """
         check_weights(weights, ids)
-        if self.calibration:
-            self.manifest = replace(self.manifest, quantizer=self.calibration.find(weights, ids))
+        if self.calibrates:
+            options = self.manifest.options
+            quantizer = calibrate_on(weights, ids, options.get("bits"), options.get("calibration", 100.0))
+            self.manifest = replace(self.manifest, quantizer=quantizer)
         if self._overwrite:
             _clear(self.folder)
         self._overwrite, self._stored = False, None
@@ -95,7 +96,7 @@ class PartFolder:
     def finished(self, number: int, documents: Sequence[Document]) -> PartRecord | None:
         """Record of part ``number`` if it has the vectors of ``documents``; None if it must be written."""
         file, path = self.paths(number)
-        if self._overwrite or self.calibration or not path.is_file():
+        if self._overwrite or self.calibrates or not path.is_file():
             return None
         try:
             record = parse(PartRecord, read_record(path), str(path))

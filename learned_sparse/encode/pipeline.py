@@ -189,7 +189,7 @@ class Pipeline:
 
         If the quantiser is calibrated on documents of another shard, their slice comes first.
         """
-        whole_input, calibrating = iter(self._reader), self._parts.calibration is not None
+        whole_input = iter(self._reader)
         for number in itertools.count():
             part = list(itertools.islice(whole_input, self._part_size))
             if not part:
@@ -197,7 +197,7 @@ class Pipeline:
             starts = range(0, len(part), self._size)
             if number % self._num_shards != self._shard_id:
                 self._other_shards += len(part)
-                starts = starts[: calibrating and number == 0]
+                starts = starts[: self._parts.calibrates and number == 0]
             elif record := self._parts.finished(number, part):
                 self._records[number] = record
                 progress(len(part))

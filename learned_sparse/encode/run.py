@@ -122,9 +122,7 @@ def encode_source(options: Namespace, source: Source, progress: Progress) -> Man
         options=recorded,
     )
     bits = None if options.hybrid else options.bits  # of a hybrid, its quantiser has them
-    quantizer = choose_quantizer(
-        side, encoder, factor=options.quantization_factor, bits=bits, percentile=options.calibration
-    )
+    quantizer = choose_quantizer(side, encoder, factor=options.quantization_factor, bits=bits)
     parts = PartFolder(source.output, manifest, quantizer, overwrite=options.overwrite)
     if source.reader is None:
         return _encode_queries(source, encoder, parts, progress)

@@ -63,6 +63,13 @@ def encoding(model: str, kind: str, result: Result) -> Measured | str:
     return rate, f"{theirs['documents_per_second']:.1f} ({theirs['contender']})", ratio
 
 
+def head(model: str, result: Result) -> Measured:
+    """Milliseconds a passage of the plain and the screened head, both in fp32."""
+    rows = [row for row in result["rows"] if (row["model"], row["dtype"]) == (model, "fp32")]
+    times = {row["head"]: f"{row['ms']:.2f} ms" for row in rows}
+    return times["screened"], times["plain"], result["ratios"][model]["fp32"]
+
+
 def training(measure: str, result: Result) -> Measured:
     """``time`` or ``memory`` of a training step with max pooling, as a share of plain PyTorch's."""
     naive, ours = (
@@ -121,6 +128,8 @@ TARGETS = (
           (TINY, "", "", ", int8 too", 1.8, True), (BASE, "fp32", ", both fp32", "", 1.25, False),
           (BASE, "bf16", ", both bf16", "", 1.2, True),
       )),
+    *(Target(what=f"vocabulary head, {model}, fp32: screened against plain", benchmark="head", bound=3.5,
+             find=partial(head, model)) for model in (SMALL, TINY)),
     Target(what=f"extra memory while encoding, {SMALL}: beside sentence-transformers", benchmark="memory", bound=200,
            is_maximum=True, unit=" MB", find=memory, in_readme=True),
     *(Target(what=f"training step, {measure}: share of plain PyTorch's", benchmark="training", bound=bound,

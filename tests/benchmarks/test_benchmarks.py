@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from encoders.training.recipe import load_recipe
-from tests.benchmarks import encoding, engines, indexing, memory, quality, run, startup, training
+from tests.benchmarks import encoding, engines, head, indexing, memory, quality, run, startup, training
 
-NO_JAVA = {"memory", "training"}
+NO_JAVA = {"head", "memory", "training"}
 """Benchmarks that start no JVM in this process."""
 CASES = [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) for name in run.BENCHMARKS]
 
@@ -32,7 +32,7 @@ def encode(name: str, model: Path, length: int, rounds: int, pairs: list[tuple[P
 @pytest.mark.parametrize("name", CASES)
 def test_benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "encode", encode)
-    for module in (indexing, memory, startup, training):
+    for module in (head, indexing, memory, startup, training):
         monkeypatch.setattr(module, "child", in_this_process)
     result = run.measured(name, toy=True)
     assert json.loads(json.dumps(result, allow_nan=False)) == result

@@ -7,13 +7,14 @@ import json
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from eval.reproduce.runner import OnCluster, Runner
+from eval.reproduce.runner import Runner, on_cluster
 from eval.reproduce.steps import Step, is_done, log_of
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
@@ -99,7 +100,7 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
     second, broken = step("second", tmp_home / "first", first), step("broken", tmp_path)
     steps = [first, second, broken]
     with nodes.engine.tasks() as tasks:
-        runner = Runner(steps, OnCluster(tasks))
+        runner = Runner(steps, partial(on_cluster, tasks))
         runner.run(jobs=4)
     assert [is_done(one) for one in steps] == [True, True, False]
     assert Manifest.load(tmp_home / "second").complete

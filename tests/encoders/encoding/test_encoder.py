@@ -35,7 +35,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
     """Checkpoint folders."""
     cases: dict[str, tuple[str, dict[str, Any]]] = {
         "splade": ("splade", {}),
-        "sparterm": ("sparterm", {"query": "asymmetric", "query_gate": "own"}),
+        "sparterm": ("sparterm", {"query": "asymmetric"}),
         "tf": ("sparterm", {"query": "tf"}),
     }
     folders = {}
@@ -110,7 +110,7 @@ def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypat
 
     monkeypatch.setattr(LanguageModel, "load", record)
     load_encoder(saved["sparterm"], "query")
-    assert loaded == ["query_importance", "query_gate"]
+    assert loaded == ["query_importance", "gate"]
     loaded.clear()
     load_encoder(saved["tf"], "query")
     assert loaded == []
@@ -126,7 +126,7 @@ def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tm
     assert load_encoder(str(moved), "query").description["weights_sha256"] == first["weights_sha256"]
     assert load_encoder(saved["sparterm"], "query").description["weights_sha256"].keys() == {
         "query_importance",
-        "query_gate",
+        "gate",
     }
 
 
@@ -237,6 +237,17 @@ def test_sizes_of_batches(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert sizes("40t") == [8]
     monkeypatch.setattr(encoder_module, "_MAX_WEIGHTS", 3 * len(VOCABULARY))
     assert sizes("40t") == [3, 3, 2]
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", ["splade", "sparterm", "tf"])
+def test_a_side_is_described_without_its_network(
+    saved: dict[str, str], name: str, side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_encoder(saved[name], side)
+    monkeypatch.setattr(LanguageModel, "load", lambda _: pytest.fail("a network was loaded"))
+    described = load_encoder(saved[name], side, weights=False)
+    assert (described.description, described.quantizer) == (loaded.description, loaded.quantizer)
 
 
 def test_all_options_are_passed_on(saved: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from learned_sparse.collections import collection
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import choose_quantizer, query_quantizer
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Calibration, Quantizer
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Manifest
@@ -202,11 +202,11 @@ def test_changes_of_settings_reach_both_sides_and_the_manifest(
 
 def test_choice_of_the_quantiser() -> None:
     stored, encoder = Quantizer(7.0, 8), FakeEncoder("document")
-    assert choose_quantizer("document", encoder) == Calibration(bits=8)
+    assert choose_quantizer("document", encoder) is None
     assert choose_quantizer("query", encoder) == query_quantizer(encoder) == Quantizer(100.0)
     encoder.quantizer = stored
     assert choose_quantizer("document", encoder) == query_quantizer(encoder) == stored
-    assert choose_quantizer("document", encoder, bits=4, percentile=99.0) == Calibration(bits=4, percentile=99.0)
+    assert choose_quantizer("document", encoder, bits=4) is None
     assert choose_quantizer("document", encoder, bits=4, factor=3.0) == Quantizer(3.0, 4)
     # BM25 counts words: a stored factor or a calibration would multiply the counts.
     encoder.description["scoring"] = "bm25"

@@ -154,14 +154,20 @@ def test_all_shards_are_indexed_together(tmp_path: Path) -> None:
     assert not (tmp_path / "twice").exists()
 
 
-@pytest.mark.parametrize("name", ["thesis.tex", "run.txt", None])
-def test_what_is_there_is_replaced_only_on_demand(tmp_path: Path, folder: Path, name: str | None) -> None:
-    """And never a folder with files of the user."""
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([INDEX_MANIFEST], "--overwrite .*overwrite=True"),
+        ([INDEX_MANIFEST, "run.txt"], "run.txt: not written by the earlier run"),
+        ([], "holds no learned_sparse.json of an earlier run"),
+    ],
+)
+def test_what_is_there_is_replaced_only_on_demand(tmp_path: Path, folder: Path, names: list[str], message: str) -> None:
+    """And never a folder with files of the user, or of another tool."""
     index = tmp_path / "index"
     index.mkdir()
-    for file in ("segments_1", *([name] if name else [])):
+    for file in ("segments_1", *names):
         (index / file).touch()
-    message = f"index: not an index, or '{name}' is a file of yours; choose" if name else "--overwrite .*overwrite=True"
     with pytest.raises(LearnedSparseError, match=message):
-        build_index(folder, index, overwrite=name is not None)
+        build_index(folder, index, overwrite=len(names) != 1)
     assert (index / "segments_1").exists()
