@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -109,23 +108,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: must not be skipped ({reason})"
     return report
-
-
-@pytest.fixture(scope="session")
-def nodes_of_session() -> Generator[Any]:
-    """The Ray cluster of the tests, started once."""
-    from tests.ray_nodes import Nodes
-
-    nodes = Nodes()
-    yield nodes
-    nodes.shutdown()
-
-
-@pytest.fixture
-def nodes(nodes_of_session: Any) -> Any:
-    """Both nodes of the cluster (``tests.ray_nodes.Nodes``), alive."""
-    nodes_of_session.restore()
-    return nodes_of_session
 
 
 @pytest.fixture(scope="session")
