@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import shlex
+import subprocess
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
@@ -17,7 +18,7 @@ from eval.reproduce.pages import PAGE, scores, write_report
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.rehearsal import rehearsal, stopped_and_resumed
 from eval.reproduce.results import RESULTS, VALUES, exit_status, kept_cells, write_leaderboard
-from eval.reproduce.runner import Execute, Runner, check_disk_space, in_this_process, on_cluster, own_process
+from eval.reproduce.runner import Runner, check_disk_space, in_this_process, on_cluster, own_process, terminate
 from eval.reproduce.steps import Step, other_versions, status_of
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
@@ -68,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     engine, one_process = Engine.from_options(options), options.rehearse or options.in_process
     refuse(
-        (engine and one_process, "--engine ray: omit --in-process and --rehearse"),
+        (engine and (options.jobs or one_process), "--engine ray: omit --jobs, --in-process and --rehearse"),
+        (options.jobs and one_process, "--jobs: omit --in-process and --rehearse"),
     )
     data, name = options.data or data_root(), Path(options.matrix).stem
     matrix = load_matrix(options.matrix, data if options.rehearse else options.data)  # a rehearsal needs no data
@@ -123,11 +125,12 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapp
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
             commands = stack.enter_context(engine.tasks(**variables))
             jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, partial(on_cluster, commands), commands.stop)
+        elif options.rehearse or options.in_process:
+            jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
         else:
-            execute: Execute = partial(own_process, options.threads)
-            if options.rehearse or options.in_process:
-                execute = stopped_and_resumed() if options.rehearse else in_this_process
-            jobs, runner = 1, Runner(plan.steps, execute)
+            running = set[subprocess.Popen[bytes]]()
+            execute = partial(own_process, options.threads, running)
+            jobs, runner = options.jobs or 1, Runner(plan.steps, execute, partial(terminate, running))
         _logger.info(_summary(plan, runner, () if options.rehearse else runner.todo))
         if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
             _logger.warning(
@@ -248,6 +251,7 @@ def parser() -> argparse.ArgumentParser:
     add("--rehearse", action="store_true", help="run every step on made-up texts with random models")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--in-process", action="store_true", help="run the steps in this process, which imports torch once")
+    add("--jobs", type=positive, metavar="N", help="steps at the same time on this machine (default 1)")
     add_engine_options(parser)
     add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")
     return parser

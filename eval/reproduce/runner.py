@@ -1,4 +1,4 @@
-"""Runs the steps of a plan that are not done: in order, each in a process of its own, or as tasks of a Ray cluster."""
+"""Runs the steps of a plan that are not done: in processes of their own, one or several, or as tasks of Ray."""
 
 from __future__ import annotations
 
@@ -102,24 +102,32 @@ class Runner:
         return f"[{len(self.done):{width}}/{len(self._steps)}]"
 
 
-def own_process(threads: int | None, step: Step) -> int:
-    """Run a step in a process of its own; ``threads``: its OMP_NUM_THREADS. The process ends before an error does."""
+def own_process(threads: int | None, running: set[subprocess.Popen[bytes]], step: Step) -> int:
+    """Run a step in a process of its own, which is in ``running`` meanwhile; ``threads``: its OMP_NUM_THREADS."""
     words = [sys.executable, "-m", step.module, *run_words(step)]
     environment = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
     with log_of(step).open("ab") as log:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
+    running.add(process)
     try:
         status = process.wait()
-    except BaseException as error:
-        if not isinstance(error, KeyboardInterrupt):  # Ctrl-C has reached the process already
-            process.terminate()
+    except BaseException:
+        terminate(running)
         process.wait()  # until its state is saved
         raise
+    finally:
+        running.discard(process)
     if status in _INTERRUPTED:
         raise KeyboardInterrupt
     return status
+
+
+def terminate(running: set[subprocess.Popen[bytes]]) -> None:
+    """Terminate processes because of the current exception; Ctrl-C has reached them already."""
+    for process in [] if isinstance(sys.exception(), KeyboardInterrupt) else list(running):
+        process.terminate()
 
 
 def on_cluster(commands: Tasks, step: Step) -> int:

@@ -206,7 +206,7 @@ def test_steps_run_in_parallel_except_costs() -> None:
     assert running_counts[-1] == 1
 
 
-@pytest.mark.parametrize("execute", [partial(own_process, 1), in_this_process])
+@pytest.mark.parametrize("execute", [partial(own_process, 1, set()), in_this_process])
 def test_the_output_of_a_failing_command_is_logged(execute: Callable[[Step], int]) -> None:
     words = ("expand", "--collection", "nowhere", "--output", str(home() / "x"))
     failing = step("one", module="eval.reproduce.prepare", arguments=words)
