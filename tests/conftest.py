@@ -59,10 +59,23 @@ def python() -> Python:
     """Run this Python in a new process: ``python("-m", "learned_sparse", "--check", cwd=...)``."""
 
     def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-        settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 120, **options}
+        settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 300, **options}
         return subprocess.run([sys.executable, *map(str, arguments)], check=False, **settings)  # type: ignore[call-overload, no-any-return]
 
     return run
+
+
+IN_BF16 = ("tests/encoders/encoding/", "tests/encoders/head/test_attribution.py", "tests/learned_sparse/inspect/")
+"""Tests that load encoders; ``make test ALL=yes`` runs them in bf16, which every processor computes, some slowly."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _data_type(request: pytest.FixtureRequest) -> Generator[None]:
+    """The default data type of the tests that load encoders is ``TEST_DTYPE``."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "TEST_DTYPE" in os.environ and request.node.nodeid.startswith(IN_BF16):
+            patch.setenv("LEARNED_SPARSE_DTYPE", os.environ["TEST_DTYPE"])
+        yield
 
 
 SLOW = (
