@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +58,7 @@ examples:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Count, and print tables or JSON; write them with a chart if --output is given."""
+    """Count, and print tables; write them with a chart if --output is given."""
     options = _parser().parse_args(argv)
     refuse(
         (not options.vectors and not (options.model and options.collection), "give VECTORS, or --model, --collection"),
@@ -74,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})
     sections = [
         *usage_sections(kinds),
-        stop_section(documents, queries, options.stop_share, None if options.json else options.top),
+        stop_section(documents, queries, options.stop_share, options.top),
     ]
     if options.expansion or options.texts or options.values:
         sections += _text_sections(options, paths, documents.texts)
@@ -82,10 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     title += f"; expected FLOPS {expected_flops(documents, queries):.4f}" if queries else ""
     tables = [vars(one) | {"columns": list(map(heading, one.columns))} for one in sections]
     content = {"title": title, "vectors": list(map(str, paths)), "tables": tables, "versions": versions()}
-    if options.json:
-        print(json.dumps(content, indent=2, ensure_ascii=False))
-    else:
-        print(format_sections(title, sections, markdown=False))
+    print(format_sections(title, sections, markdown=False))
     if options.output:
         write_json(options.output / "dimensions.json", content)
         texts = {"dimensions.md": format_sections(title, sections, markdown=True), "frequency.svg": chart(kinds)}
@@ -139,7 +135,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--tokenizer", metavar="DIR|HUB_ID", help="present location of the model or its tokenizer (default: recorded)")
     add("--stop-share", type=float, default=0.1, metavar="X", help="stop-dimensions are in more documents: %(default)s")
     add("--top", type=positive, default=20, metavar="N", help="rows of the long tables (default: %(default)s)")
-    add("--json", action="store_true", help="print everything as JSON, with all stop-dimensions")
     add("--output", type=Path, metavar="DIR", help="also write dimensions.md, dimensions.json and frequency.svg there")
     return parser
 
@@ -171,10 +166,10 @@ def usage_sections(kinds: Mapping[str, TermCounts]) -> list[Section]:
     ]
 
 
-def stop_section(documents: TermCounts, queries: TermCounts | None, limit: float, top: int | None) -> Section:
+def stop_section(documents: TermCounts, queries: TermCounts | None, limit: float, top: int) -> Section:
     """The dimensions in more than a share of the documents, which learned_sparse.jsonvector prune would remove.
 
-    The ``top`` most frequent ones are listed (None: all). UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use
+    The ``top`` most frequent ones are listed. UHD-BERT's Eq. 9 gives the FLOPS if all dimensions in use
     were equally frequent: k_q k_d / n.
     """
     in_queries, texts = (queries.document_frequency, queries.texts) if queries else ({}, 1)

@@ -8,17 +8,18 @@ of terms in queries.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+import yaml
 from torch import Tensor
 
 from encoders.backbone.pretrained import write_tensors
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.notes import IDF, MODULES, ROUTER, SATURATION, UNICOIL_HEAD, as_json
 from encoders.encoding.model import LoadedModel, save_checkpoint
-from encoders.export.card import model_card
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json, write_record
 
@@ -34,6 +35,12 @@ _PYSERINI_NOTES = (
 )
 _PYSERINI_QUERY_TOKENS = 128
 """Tokens of a query of uniCOIL, fixed in Pyserini's code."""
+_USES = {
+    "sentence-transformers": 'sentence_transformers.SparseEncoder("NAME").encode_query("what are hives")',
+    "pyserini": 'pyserini.encode.ENCODER("NAME").encode("what are hives")',
+    "opensearch": "documents by max pooling of the masked-LM, queries by the weights of their tokens in idf.json",
+    "learned-sparse": "python -m learned_sparse.encode --checkpoint NAME --input corpus.jsonl --output vectors",
+}
 _MODELS = "sentence_transformers.sparse_encoder.models"
 _ACTIVATIONS = {saturation: activation for activation, saturation in SATURATION.items()}
 _NEVER_POSITIVE = -1e4
@@ -69,8 +76,7 @@ def export_model(
                 "pyserini": _pyserini,
                 "opensearch": _opensearch,
             }[target](folder, model)
-        card = model_card(model, output.name, target, licence=licence)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / "README.md").write_text(_card(model, output.name, target, licence), encoding="utf-8")
         write_record(
             folder / RECORD,
             {"target": target, "architecture": model.architecture, "settings": as_json(model.settings), "notes": notes},
@@ -278,6 +284,48 @@ def _table(model: LoadedModel) -> Tensor:
     bag: Any = model.weighers.query
     weights = torch.ones(model.towers["document"].vocabulary_size) if bag.table is None else bag.table()
     return weights.detach().float().index_fill(0, torch.tensor(bag.excluded, dtype=torch.long), 0.0)
+
+
+def _card(model: LoadedModel, name: str, target: str, licence: str | None) -> str:
+    """``README.md`` of the Hub, the model card: metadata in YAML, score, licence, use and recipe of the model."""
+    recipe: dict[str, Any] = _public(model.recipe or {})
+    backbone = str(recipe.get("backbone", ""))
+    metadata = {
+        **({"license": licence} if licence else {}),
+        "library_name": "sentence-transformers" if target == "sentence-transformers" else "learned-sparse",
+        "pipeline_tag": "feature-extraction",
+        "tags": ["sparse-encoder", "sparse", "learned-sparse-retrieval", model.architecture],
+        **({"base_model": backbone} if "/" in backbone or backbone.startswith("bert-") else {}),
+    }
+    validated = (model.training or {}).get("MRR@10")
+    score = "Not measured" if validated is None else f"MRR@10 {validated:.4f} on the validation queries of the training"
+    encoder = "UniCoilQueryEncoder" if model.architecture == "unicoil" else "SpladeQueryEncoder"
+    front, content = (yaml.safe_dump(part, sort_keys=False, allow_unicode=True) for part in (metadata, recipe))
+    return f"""\
+---
+{front}---
+
+# {name}
+
+Learned sparse retrieval ({model.architecture}): weights of terms of the tokenizer's vocabulary. {score}.
+Licence: {licence or "not stated; those of the backbone and of the training data apply"}.
+
+    {_USES[target].replace("ENCODER", encoder).replace("NAME", name)}
+
+## Recipe
+
+```yaml
+{content}```
+"""
+
+
+def _public(value: Any) -> Any:
+    """``value`` with the last part of each absolute path: a card names files, not folders of a machine."""
+    if isinstance(value, Mapping):
+        return {key: _public(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_public(item) for item in value]
+    return Path(value).name if isinstance(value, str) and value.startswith(("/", "~")) else value
 
 
 def _refuse(reason: str) -> NoReturn:

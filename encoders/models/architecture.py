@@ -163,6 +163,8 @@ class Architecture(ABC, Generic[S]):
     """Fields of ``S`` that may differ from the checkpoint's when texts are encoded."""
     stage_settings: frozenset[str] = frozenset()
     """Fields of ``S`` that a stage of training may change: those that change neither towers nor names of modules."""
+    objectives: tuple[str, ...] = ("rank",)
+    """What ``objective`` of a stage can name, besides ``mlm``."""
     query_only_settings: frozenset[str] = frozenset()
     """Those of the changeable fields that affect queries only: an index stays valid when they change."""
 
@@ -204,11 +206,8 @@ class Architecture(ABC, Generic[S]):
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
         """What ``stage`` minimises: ``ranking``, the ranking loss that the stage names, or an objective of the
-        architecture that replaces or extends it. ``stage.objective`` is free for its names.
+        architecture that replaces or extends it.
         """
-        from encoders.models.objectives import check_objective
-
-        check_objective(stage, "rank")
         return ranking
 
     def trained_by_ranking(self, settings: S) -> tuple[str, ...]:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
-
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-
-if TYPE_CHECKING:
-    from encoders.training.recipe import Stage
 
 
 class Tokens(NamedTuple):
@@ -58,13 +53,3 @@ class Mixture:
     """Changes of ``S`` that give this mixture, for instance ``{"alpha": 0.4}``."""
     factors: Mapping[str, float]
     """Component to the factor of its score: the whole is ``sum_c factor_c * (query_c . document_c)``."""
-
-
-def check_objective(stage: Stage, *objectives: str) -> None:
-    """Raise if ``stage`` asks for an objective that is not listed."""
-    if stage.objective not in objectives:
-        hint = did_you_mean(stage.objective, objectives)
-        raise LearnedSparseError(
-            f"stage {stage.name}: this architecture has no objective {stage.objective!r}; it has "
-            f"{', '.join(objectives)}{hint}"
-        )

@@ -24,7 +24,7 @@ from encoders.models.architecture import (
     Weighting,
     unblocked_terms,
 )
-from encoders.models.objectives import Labels, Mixture, Objective, Tokens, check_objective
+from encoders.models.objectives import Labels, Mixture, Objective, Tokens
 from encoders.models.token_weights import Activation, TokenWeights, own_text, separator_of, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
@@ -316,7 +316,6 @@ class SpaDEArchitecture(Architecture[SpaDESettings]):
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
         """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
-        check_objective(stage, "rank")
         pointwise, document = stage.options.pointwise, weighers.document
         if pointwise == 0 or stage.component == "weighting":
             return ranking

@@ -24,7 +24,7 @@ from encoders.models.architecture import (
     Weighting,
     unblocked_terms,
 )
-from encoders.models.objectives import Labels, Objective, Tokens, check_objective
+from encoders.models.objectives import Labels, Objective, Tokens
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _BAGS: Mapping[str, Weighting] = {"tf": "tf", "idf": "idf", "learned": "learned"}
 """Queries without a network."""
-_GATES: Mapping[str, tuple[str, ...]] = {"same": ("gate",), "own": ("query_gate",), "literal": ()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +46,10 @@ class SparTermSettings:
     query: Literal["tf", "idf", "learned", "symmetric", "asymmetric"] = "symmetric"
     """Table 4: term frequencies; the same towers for both sides; an importance predictor of its own for queries.
     ``idf`` and ``learned`` are ours: a weight for each term, from the training data or trained with the documents."""
-    query_gate: Literal["same", "own", "literal"] = "same"
+    query_gate: Literal["same", "literal"] = "same"
     """Gate of neural queries, on which the paper is silent. ``same``: that of documents, of which a copy would give the
-    same, because gates are frozen while a ranking loss trains the rest (section 4.2). ``own``: another tower, trained
-    on Eq. 8 with queries and passages exchanged (see ``GateObjective``). ``literal``: the terms of the query only."""
+    same, because gates are frozen while a ranking loss trains the rest (section 4.2). ``literal``: the terms of the
+    query only."""
     gate_pool: Literal["relu_sum", "max", "raw_max"] = "relu_sum"
     """Argument of the gating probability G = sigmoid(.): sum_i ReLU(.) (Eq. 3, so that G >= 0.5), max_i ReLU(.),
     or max_i without ReLU, where terms below zero still get a gradient from Eq. 8."""
@@ -72,10 +71,6 @@ class SparTermSettings:
         if self.mode == "expansion-only" and self.query != "tf":
             raise LearnedSparseError(
                 "SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf"
-            )
-        if self.query_gate == "own" and (self.mode == "literal-only" or self.query in _BAGS):
-            raise LearnedSparseError(
-                f"SparTerm: literal-only and query: {self.query} have no gate of queries; leave query_gate out"
             )
 
 
@@ -197,72 +192,47 @@ class SparTerm(nn.Module):
 
 
 class GateObjective(Objective):
-    """Eq. 8 alone: trains the gates on pairs of a query and its positive passage.
+    """Eq. 8 alone: on pairs of a query and its positive passage, the gate learns to open for the terms of the query."""
 
-    The gate of documents learns to open for the terms of the query. A query side with a gate of its own is ours: the
-    paper has Eq. 8 for passages only. That gate learns the reverse, to open for the terms of the passage: the query as
-    its own target would teach no expansion.
-    """
-
-    towers: tuple[str, ...] = ("gate", "query_gate")
+    towers: tuple[str, ...] = ("gate",)
     ranks = False
 
-    def __init__(self, weighers: TermWeighers, document: SparTerm) -> None:
-        query: Any = weighers.query
+    def __init__(self, document: SparTerm) -> None:
         self._document, self._gate = document, cast(Gate, document.gate)
-        own = isinstance(query, SparTerm) and query.gate and query.gate.tower is not self._gate.tower
-        self._query_gate: Gate | None = query.gate if own else None
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
-        """``gate``: logits of the positives; ``target``: terms of the queries; both ``(n, vocabulary)``.
-
-        With a gate of queries also ``query_gate`` and ``query_target``, with queries and positives exchanged.
-        """
-        positives = Tokens(*(tensor[: len(queries.input_ids)] for tensor in documents))
-        query_logits = None if self._query_gate is None else self._query_gate(*queries)
-        return self._gates(self._gate(*positives), query_logits, queries, positives)
-
-    def _gates(
-        self, logits: Tensor, query_logits: Tensor | None, queries: Tokens, positives: Tokens
-    ) -> dict[str, Tensor]:
-        gates = {"gate": logits.float(), "target": self._document.target_terms(*queries)}
-        if query_logits is not None:
-            gates |= {"query_gate": query_logits.float(), "query_target": self._document.target_terms(*positives)}
-        return gates
+        """``gate``: logits of the positives; ``target``: terms of the queries; both ``(n, vocabulary)``."""
+        positives = (tensor[: len(queries.input_ids)] for tensor in documents)
+        return {"gate": self._gate(*positives).float(), "target": self._document.target_terms(*queries)}
 
     def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
-        """Eq. 8 of each passage, and of each query that has a gate."""
+        """Eq. 8 of each passage."""
         del labels
-        losses = {"gate_loss": gate_bce(outputs["gate"], outputs["target"])}
-        if "query_gate" in outputs:
-            losses["query_gate_loss"] = gate_bce(outputs["query_gate"], outputs["query_target"])
-        return losses
+        return {"gate_loss": gate_bce(outputs["gate"], outputs["target"])}
 
 
 class JointObjective(GateObjective):
-    """Eq. 9: the ranking loss and Eq. 8 at once; each gate is computed once for both."""
+    """Eq. 9: the ranking loss and Eq. 8 at once; the gate of documents is computed once for both."""
 
     ranks = True
 
     def __init__(self, ranking: Objective, weighers: TermWeighers, document: SparTerm) -> None:
-        super().__init__(weighers, document)
+        super().__init__(document)
         self._ranking, self._weighers = ranking, weighers
         self.towers = (*ranking.towers, *GateObjective.towers)
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """Outputs of both objectives."""
         count = len(queries.input_ids)
-        query_logits = None if self._query_gate is None else self._query_gate(*queries)
-        given = {} if query_logits is None else {"gate_logits": query_logits}
-        query_weights = self._weighers.query(*queries, **given)
+        query_weights = self._weighers.query(*queries)
         logits = self._gate(*documents)
         weights = self._document(*documents, gate_logits=logits).float()
-        positives = Tokens(*(tensor[:count] for tensor in documents))
         return {
             "queries": query_weights.float(),
             "positives": weights[:count],
             "negatives": weights[count:],
-            **self._gates(logits[:count], query_logits, queries, positives),
+            "gate": logits[:count].float(),
+            "target": self._document.target_terms(*queries),
         }
 
     def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
@@ -286,14 +256,16 @@ def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive
 
 
 class SparTermArchitecture(Architecture[SparTermSettings]):
-    """Towers ``importance`` and ``gate``, and ``query_importance`` and ``query_gate`` where queries have their own."""
+    """Towers ``importance`` and ``gate``, and ``query_importance`` where queries have their own."""
 
     settings = SparTermSettings
     changeable = frozenset({"threshold", "max_terms"})
+    objectives = ("rank", "gate")
 
     def networks(self, settings: SparTermSettings, side: Side) -> tuple[str, ...]:
         """The towers that the mode and the queries need."""
-        gate = _GATES[settings.query_gate if side == "query" else "same"] if settings.mode != "literal-only" else ()
+        literal = settings.mode == "literal-only" or (side == "query" and settings.query_gate == "literal")
+        gate = () if literal else ("gate",)
         if settings.mode == "expansion-only":
             return gate
         own_importance = side == "query" and settings.query == "asymmetric"
@@ -325,11 +297,10 @@ class SparTermArchitecture(Architecture[SparTermSettings]):
 
     def trained_by_ranking(self, settings: SparTermSettings) -> tuple[str, ...]:
         """All but the gates, which Eq. 8 trains."""
-        return tuple(name for name in super().trained_by_ranking(settings) if name not in GateObjective.towers)
+        return tuple(name for name in super().trained_by_ranking(settings) if name != "gate")
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
         """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen."""
-        check_objective(stage, "rank", "gate")
         if stage.objective == "rank" and not stage.options.joint:
             return ranking
         document = weighers.document
@@ -338,7 +309,7 @@ class SparTermArchitecture(Architecture[SparTermSettings]):
                 f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced"
             )
         if stage.objective == "gate":
-            return GateObjective(weighers, document)
+            return GateObjective(document)
         return JointObjective(ranking, weighers, document)
 
 

@@ -21,7 +21,7 @@ from encoders.models.architecture import (
     Weighting,
     check_weighting,
 )
-from encoders.models.objectives import Labels, Objective, Tokens, check_objective
+from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
 from learned_sparse.core.encoder import Side
 
@@ -226,6 +226,7 @@ class DeepCTArchitecture(Architecture[DeepCTSettings]):
 
     settings = DeepCTSettings
     changeable = frozenset({"scale", "smoothing"})
+    objectives = ("term_recall",)
 
     def networks(self, settings: DeepCTSettings, side: Side) -> tuple[str, ...]:  # noqa: ARG002
         """``document``."""
@@ -263,7 +264,6 @@ class DeepCTArchitecture(Architecture[DeepCTSettings]):
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
         """``term_recall`` only."""
-        check_objective(stage, "term_recall")
         return TermRecall(cast("RecallWeights", weighers.document))
 
 

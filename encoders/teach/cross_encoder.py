@@ -46,11 +46,10 @@ class CrossEncoderRecipe:
             raise LearnedSparseError("'data' needs an entry, 'steps' and 'batch_size' are at least 1")
         if self.negatives.per_query < 1:
             raise LearnedSparseError("negatives: a cross-encoder needs at least one for each query")
-        for source in self.negatives.parts:
-            if source.kind not in ("given", "bm25", "random"):
-                raise LearnedSparseError(
-                    f"negatives: kind: {source.kind}: a cross-encoder does not search; use given, bm25 or random"
-                )
+        if (kind := self.negatives.kind) not in ("given", "bm25", "random"):
+            raise LearnedSparseError(
+                f"negatives: kind: {kind}: a cross-encoder does not search; use given, bm25 or random"
+            )
 
 
 def train_cross_encoder(

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
 from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.objectives import Objective
 from encoders.training.data.batches import Batches, MicroBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
 from encoders.training.recipe import Stage
@@ -45,8 +44,13 @@ class Learner:
         self.objectives = {name: make_objective(replace(stage, component=name), model) for name in names}
         # the trained part is validated, and mines negatives, only if it ranks
         self.ranks = all(objective.ranks for objective in self.objectives.values())
-        trained = [trained_parameters(model, name, objective) for name, objective in self.objectives.items()]
-        self.parameters = list(dict.fromkeys(itertools.chain(*trained)))
+        trained: list[nn.Parameter] = []
+        for name, objective in self.objectives.items():
+            part, towers = session.family.part(model.weighers, name), model.towers
+            of_towers = (towers[tower].trainable_parameters() for tower in objective.towers if tower in towers)
+            trainable = set(itertools.chain(*of_towers))
+            trained += (p for p in (*part.document.parameters(), *part.query.parameters()) if p in trainable)
+        self.parameters = list(dict.fromkeys(trained))
         self.optimizer = begin_stage(stage, model, self.parameters)
         self.pruner: Pruner | None = None
         if options.pruning is not None:
@@ -111,14 +115,6 @@ class Learner:
         """Outputs of one forward pass."""
         with autocast(self.session.precision, self.session.device):  # the weights stay float32
             return self.objectives[component].outputs(*micro)
-
-
-def trained_parameters(model: LoadedModel, component: str | None, objective: Objective) -> list[nn.Parameter]:
-    """Parameters of the objective's towers in one component or the whole model, each once."""
-    part = ARCHITECTURES[model.architecture].part(model.weighers, component)
-    towers = [model.towers[name] for name in objective.towers if name in model.towers]
-    trainable = {parameter for tower in towers for parameter in tower.trainable_parameters()}
-    return [p for p in dict.fromkeys([*part.document.parameters(), *part.query.parameters()]) if p in trainable]
 
 
 def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:

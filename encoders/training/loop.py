@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,14 +25,16 @@ from encoders.encoding.model import save_checkpoint
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.data.batches import Batches
 from encoders.training.data.examples import Examples, TextStores
-from encoders.training.data.sources import NegativeSampler, if_main, load_source, sample_documents, sample_texts
+from encoders.training.data.sources import NegativeSampler, if_main, load_source, sample_documents
 from encoders.training.learner import Learner, learning_rate_share
 from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
-from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session
+from encoders.training.session import IDF_DOCUMENTS, Session
 from encoders.training.state import Journal, Progress, RunFolder, load_state, load_weights, save_state, save_weights
-from encoders.training.validation import Validator, hold_out
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, locked, sha256, write_json
+
+if TYPE_CHECKING:
+    from encoders.training.validation import Validator
 
 _logger = logging.getLogger(__name__)
 
@@ -43,66 +46,48 @@ class TrainingReport:
     checkpoint: Path
     progress: Progress  # with the steps over all stages, the best score, and the seconds over all resumptions
     finished: bool
-    written: bool  # whether the checkpoint was written: not if the run was interrupted
 
 
 def train(
     recipe: str | Path | Recipe,
+    output: Path | str | None = None,
     *,
     data: Sequence[str] = (),
-    output: Path | str | None = None,
     settings: Changes = (),
-    quiet: bool = True,
-    **options: Any,
-) -> Path:
-    """Train a model and return its checkpoint folder.
-
-    * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
-    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
-    * ``output``: the checkpoint folder (default: that of the recipe's model); the state of the run is kept below it
-    * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
-    * ``quiet``: no progress bar
-    * ``options``: those of ``run_recipe``: ``resume``, ``overwrite``, ``device``, ``max_seconds``, ``log_with``
-    """
-    if not isinstance(recipe, Recipe):
-        recipe = load_recipe(recipe, changes=settings, data=data)
-    elif data or settings:
-        raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
-    folder = checkpoint_folder(recipe.model) if output is None else Path(output)
-    report = run_recipe(recipe, folder, quiet=quiet, **options)
-    if not report.written:
-        raise KeyboardInterrupt(f"training was interrupted after step {report.progress.steps}; go on with resume=True")
-    return report.checkpoint
-
-
-def run_recipe(
-    recipe: Recipe,
-    output: Path,
-    *,
     resume: bool = False,
     overwrite: bool = False,
     device: str | None = None,
     max_seconds: float | None = None,
-    quiet: bool = False,
+    quiet: bool = True,
     log_with: Sequence[Any] = (),
 ) -> TrainingReport:
-    """Train ``recipe`` into the checkpoint folder ``output``; the state of the run is kept in ``output/training``.
+    """Train a model into a checkpoint folder; the state of the run is kept in ``training`` below it.
 
+    * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
+    * ``output``: the checkpoint folder (default: that of the recipe's model)
+    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
+    * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
     * ``resume``: go on from the last saved state, or start if there is none; on a CPU, the final weights equal those of
       an undisturbed run
     * ``overwrite``: replace a run in ``output``
     * ``max_seconds``: end early with the best weights so far
     * ``quiet``: no progress bar
     * ``log_with``: also report to these trackers: ``tensorboard``, ``wandb``, or trackers of accelerate
+
+    Ctrl-C and SIGTERM end the run after the current step with ``KeyboardInterrupt`` and without a checkpoint.
     """
-    folder = RunFolder(output)
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(recipe, changes=settings, data=data)
+    elif data or settings:
+        raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
+    folder = RunFolder(checkpoint_folder(recipe.model) if output is None else Path(output))
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.finished.exists() and not overwrite:
-        return TrainingReport(checkpoint=output, progress=progress, finished=True, written=True)
+        return TrainingReport(checkpoint=folder.path, progress=progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
-    session = Session(recipe, device, log_with, output / "training")
-    lock = locked(output) if session.processes.is_main_process else nullcontext()
+    session = Session(recipe, device, log_with, folder.log.parent)
+    lock = locked(folder.path) if session.processes.is_main_process else nullcontext()
     with lock, process_settings(session.precision, session.device):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
         options: dict[str, Any] = {"max_seconds": max_seconds, "overwrite": overwrite, "quiet": quiet}
@@ -133,6 +118,8 @@ class Training:
         self._held_out: dict[str, int] | None = None  # numbers of queries and of examples
         self._validator: Validator | None = None
         if validation is not None:
+            from encoders.training.validation import Validator, hold_out
+
             if validation.holdout is not None:
                 self._sources, held_out, self._held_out = hold_out(self._sources, validation)
             mixtures = session.family.mixtures(settings) if recipe.mix else ()
@@ -165,10 +152,7 @@ class Training:
         self._started = time.monotonic()
 
     def run(self) -> TrainingReport:
-        """Train the stages that are left. Ctrl-C and SIGTERM end the run after the current step, a second one at once.
-
-        An interrupted run writes no checkpoint.
-        """
+        """Train the stages that are left. A first Ctrl-C ends the run after the current step, a second one at once."""
         numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
 
         def interrupt(*_: object) -> None:
@@ -182,7 +166,22 @@ class Training:
 
         before = {number: signal.signal(number, interrupt) for number in numbers}
         try:
-            return self._run()
+            resumed = self._folder.state if self._folder.state.exists() else None
+            stages = self._recipe.stages
+            for number in range(self._progress.stage, len(stages)):
+                done = self._progress
+                if number > done.stage:  # scores of different stages are not comparable
+                    self._load_best()
+                    kept: dict[str, Any] = {"seconds": done.seconds, "recipe": done.recipe, "data": done.data}
+                    self._progress = Progress(stage=number, steps_before=done.steps_before + done.step, **kept)
+                if not self._stage(stages[number], resumed):
+                    break
+                resumed = None
+            finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
+            if self.interrupted and not finished:
+                raise KeyboardInterrupt(f"training was interrupted after step {self._progress.steps}; resume it")
+            self._export(finished)
+            return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished)
         finally:
             restore()
             self._journal.close()
@@ -194,24 +193,6 @@ class Training:
         stops, interruptions = self._session.sum(votes).tolist()
         self.interrupted = interruptions > 0
         return bool(stops > 0)
-
-    def _run(self) -> TrainingReport:
-        resumed = self._folder.state if self._folder.state.exists() else None
-        stages = self._recipe.stages
-        for number in range(self._progress.stage, len(stages)):
-            done = self._progress
-            if number > done.stage:  # scores of different stages are not comparable
-                self._load_best()
-                kept: dict[str, Any] = {"seconds": done.seconds, "recipe": done.recipe, "data": done.data}
-                self._progress = Progress(stage=number, steps_before=done.steps_before + done.step, **kept)
-            if not self._stage(stages[number], resumed):
-                break
-            resumed = None
-        finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
-        written = finished or not self.interrupted
-        if written:
-            self._export(finished)
-        return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished, written=written)
 
     def _load_best(self) -> None:
         """Put the best weights of the stage into the model; without validation the weights stay."""
@@ -235,12 +216,12 @@ class Training:
         while not self._is_done(stage):
             start, mined_at = progress.step, progress.mined_at
             if learner.ranks and self._negatives.is_due(start, mined_at):
+                checkpoint = self._negatives.settings.checkpoint
                 searched = self._negatives.mine(
-                    lambda part, *search: session.rank(*search, checkpoint=part.checkpoint, component=stage.component),
-                    again=mined_at is not None,
+                    functools.partial(session.rank, checkpoint=checkpoint, component=stage.component)
                 )
                 progress.mined_at = start
-                self._log({"mined queries": searched})
+                self._journal.log(self._progress, {"mined queries": searched})
             batches = Batches(self._negatives.examples(), stage, session, progress.stage)
             for updates in batches.stream(range(start, self._negatives.next_due(start, stage.steps))):
                 values = learner.step(progress.step, updates, batches)
@@ -248,11 +229,11 @@ class Training:
                 self._journal.advance(sum(len(update.examples) for update in updates))
                 if step % recipe.log_every == 0 or step in (1, stage.steps):
                     rate = stage.learning_rate * learning_rate_share(stage, step - 1)
-                    self._log({**values, "learning_rate": rate})
+                    self._journal.log(self._progress, {**values, "learning_rate": rate})
                 if learner.pruner is not None:
                     pruned, restart = learner.pruner.after(step - 1)
                     if pruned:
-                        self._log(pruned)
+                        self._journal.log(self._progress, pruned)
                     if restart:  # scores from before and after a smaller gamma are not comparable
                         progress.best_score = progress.best_step = progress.mixture = None
                         progress.stale = 0
@@ -273,9 +254,6 @@ class Training:
         patience = self._recipe.validation.patience if self._recipe.validation else None
         return self._progress.step >= stage.steps or (patience is not None and self._progress.stale >= patience)
 
-    def _log(self, values: Mapping[str, Any]) -> None:
-        self._journal.log(self._progress, values)
-
     def _validate(self, stage: Stage) -> None:
         """Score the model and keep its weights if they are the stage's best."""
         validator, session, progress = self._validator, self._session, self._progress
@@ -293,7 +271,7 @@ class Training:
     def _score(self, validator: Validator, component: str | None) -> tuple[float, Mapping[str, Any] | None]:
         score, mixture, others = validator.score(self._session, component)
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
-        self._log({"MRR@10": round(score, 6), **mixed, **others})
+        self._journal.log(self._progress, {"MRR@10": round(score, 6), **mixed, **others})
         return score, mixture
 
     def _save(self) -> None:
@@ -302,12 +280,11 @@ class Training:
         self._started = now
         counts = {} if learner.pruner is None else learner.pruner.tensors()
         random_states = torch.cat(session.gather(random_state(session.device).unsqueeze(0).to(session.device))).cpu()
-
-        def write(state: Path) -> None:
-            self._negatives.save(state)
-            save_state(state, session.model.weighers, learner.optimizer, random_states, counts)
-
-        if_main(lambda: self._folder.save(self._progress, write))
+        if session.processes.is_main_process:
+            with self._folder.saving(self._progress) as state:
+                self._negatives.save(state)
+                save_state(state, session.model.weighers, learner.optimizer, random_states, counts)
+        session.processes.wait_for_everyone()
 
     def _export(self, finished: bool) -> None:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
@@ -317,7 +294,6 @@ class Training:
         mixture = progress.mixture
         if mixture is None and validator is not None and validator.mixtures:
             _, mixture = self._score(validator, None)
-        texts = sample_texts(self._sources, CALIBRATION_TEXTS, self._recipe.seed)
         notes = {
             "device": session.device.type,
             "precision": session.precision,
@@ -331,12 +307,10 @@ class Training:
             **({} if mixture is None else {"mixture": dict(mixture)}),
             **({} if self._held_out is None else {"held_out": self._held_out}),
         }
-
-        def write() -> None:
-            model = session.finish(mixture, texts)
+        if session.processes.is_main_process:
+            model = session.finish(mixture, self._sources)
             model.recipe, model.training = to_mapping(self._recipe), notes
             save_checkpoint(self._folder.path, model)
             if finished:
                 write_json(self._folder.finished, notes)
-
-        if_main(write)
+        session.processes.wait_for_everyone()

@@ -15,7 +15,7 @@ from encoders.models.objectives import Labels, Objective, Tokens
 from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 SIDE_OUTPUTS: Mapping[Side, tuple[str, ...]] = {"query": ("queries",), "document": ("positives", "negatives")}
 """The outputs of a ranking objective that are weights of each side."""
@@ -62,6 +62,12 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
         from encoders.training.mlm import MaskedLMObjective
 
         return MaskedLMObjective(stage, model, part)
+    if stage.objective not in family.objectives:
+        hint = did_you_mean(stage.objective, family.objectives)
+        raise LearnedSparseError(
+            f"stage {stage.name}: this architecture has no objective {stage.objective!r}; it has "
+            f"{', '.join(family.objectives)}{hint}"
+        )
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
     if not objective.ranks and any(stage.regularizer.side(side)[0] != "none" for side in SIDES):
         raise LearnedSparseError(

@@ -70,8 +70,8 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NegativeSource:
-    """Where hard negatives come from.
+class Negatives:
+    """The hard negatives of a query, and where they come from.
 
     ``given``: the file of examples, or the ``run`` of each source. ``bm25``: Lucene searches the training queries
     first. ``self``: the model being trained searches them, at the start of the stage and every ``every`` steps.
@@ -79,41 +79,18 @@ class NegativeSource:
     """
 
     kind: Literal["given", "bm25", "self", "checkpoint", "random"] = "given"
-    share: float = 1.0  # of the negatives of a query, beside the other sources
     checkpoint: str | None = None  # folder or name on the Hub
     # first and last, from 1; a higher first rank skips documents that are likely relevant but not judged
     ranks: tuple[int, int] = (1, 100)
     every: int | None = None  # self: steps between searches; None: only at the start
+    per_query: int = 1  # a query with fewer candidates is filled up with random documents; 0: no hard negatives
+    margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
 
     def __post_init__(self) -> None:
         if (self.kind == "checkpoint") != (self.checkpoint is not None):
             raise LearnedSparseError("kind: checkpoint and 'checkpoint' go together")
         if not 1 <= self.ranks[0] <= self.ranks[1]:
             raise LearnedSparseError(f"ranks {self.ranks[0]} to {self.ranks[1]}; give 1 <= first <= last")
-        if self.share <= 0:
-            raise LearnedSparseError(f"share {self.share:g}; give a number above 0")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Negatives(NegativeSource):
-    """The hard negatives of a query: from one source, or from several ``sources`` in their shares."""
-
-    per_query: int = 1  # a query with fewer candidates is filled up with random documents; 0: no hard negatives
-    margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
-    sources: tuple[NegativeSource, ...] = ()
-
-    @property
-    def parts(self) -> tuple[NegativeSource, ...]:
-        """``sources``, or the single source that the other fields describe."""
-        return self.sources or (self,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        plain, names = NegativeSource(), NegativeSource.__dataclass_fields__
-        if self.sources and any(getattr(self, name) != getattr(plain, name) for name in names):
-            raise LearnedSparseError("with 'sources', 'kind' and ranks are theirs; move them there")
-        if sum(source.kind == "self" for source in self.sources) > 1:
-            raise LearnedSparseError("sources: one source of kind: self suffices")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,37 +346,30 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> Recipe:
-    """The recipe ``name`` (one of ``recipe_names()``, or a YAML file), completed by ``resolved``.
-
-    ``changes`` set single values of the completed recipe, with dots between levels and numbers for list entries.
-    ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
-    """
+    """The recipe of ``recipe_values``."""
     return parse(Recipe, recipe_values(name, changes=changes, data=data), str(_path(str(name), Path())))
 
 
 def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
-    """The values of ``load_recipe``, unchecked: other kinds of recipes have other fields."""
-    values = resolved(_path(str(name), Path()))
-    if data:
-        values["data"] = [data_source(spelling) for spelling in data]
-    for key, value in (changes if isinstance(changes, Mapping) else parse_changes(changes)).items():
-        _change(values, key, value)
-    return values
-
-
-def resolved(path: Path) -> dict[str, Any]:
-    """The values of a recipe file, with those of its base and of ``stage`` filled in.
+    """The values of a recipe, one of ``recipe_names()`` or a YAML file, unchecked: a cross-encoder has other fields.
 
     * ``base:`` names another recipe, or a YAML file beside this one. The recipe is merged into its base: mappings key
       by key, at every level; any other value, a list too, replaces that of the base.
-    * ``stage:`` holds what all stages share. At the end, each entry of ``stages`` is merged into it the same way.
+    * ``stage:`` holds what all stages share. Each entry of ``stages`` is merged into it the same way.
+    * ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
+    * ``changes`` then set single values, with dots between levels and numbers for list entries.
     """
+    path = _path(str(name), Path())
     values = _with_base(path, ())
     shared = values.pop("stage", {})
     if not isinstance(shared, Mapping):
         raise LearnedSparseError(f"{path}: stage: expected a mapping of what all stages share, got {shared!r:.80}")
     if isinstance(values.get("stages"), list):
         values["stages"] = [_merged(shared, stage) for stage in values["stages"]]
+    if data:
+        values["data"] = [data_source(spelling) for spelling in data]
+    for key, value in (changes if isinstance(changes, Mapping) else parse_changes(changes)).items():
+        _change(values, key, value)
     return values
 
 
@@ -417,7 +387,7 @@ def _with_base(path: Path, users: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _merged(base: Any, values: Any) -> Any:
-    """``values`` merged into ``base`` by the rule of ``resolved``; neither is changed, nor shared with the result."""
+    """``values`` merged into ``base``; neither is changed, nor shared with the result."""
     if isinstance(values, Mapping):
         known = base if isinstance(base, Mapping) else {}
         return {key: _merged(known.get(key), values.get(key, known.get(key))) for key in {**known, **values}}
@@ -525,16 +495,14 @@ def _leaves(value: Any, prefix: str) -> dict[str, Any]:
 
 
 def _change(values: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.split(".")
-    inner: Any = values
-    for parent in parents:
-        inner = inner[_index(inner, parent, key)] if isinstance(inner, list) else inner.setdefault(parent, {})
+    names, inner = key.split("."), values
+    for number, name in enumerate(names):
         if not isinstance(inner, dict | list):
-            raise LearnedSparseError(f"--set {key}: {parent!r} holds {inner!r}, nothing to set inside")
-    inner[_index(inner, last, key) if isinstance(inner, list) else last] = value
-
-
-def _index(values: list[Any], name: str, key: str) -> int:
-    if name not in map(str, range(len(values))):
-        raise LearnedSparseError(f"--set {key}: {name!r} is not an index of a list of {len(values)} (from 0)")
-    return int(name)
+            raise LearnedSparseError(f"--set {key}: {names[number - 1]!r} holds {inner!r}, nothing to set inside")
+        if isinstance(inner, list) and name not in map(str, range(len(inner))):
+            raise LearnedSparseError(f"--set {key}: {name!r} is not an index of a list of {len(inner)} (from 0)")
+        place: Any = int(name) if isinstance(inner, list) else name
+        if number == len(names) - 1:
+            inner[place] = value
+        else:
+            inner = inner[place] if isinstance(inner, list) else inner.setdefault(name, {})

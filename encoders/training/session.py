@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import accelerate
 import numpy as np
@@ -24,19 +24,20 @@ from encoders.backbone.device import autocast, choose_device, limit_threads, tra
 from encoders.backbone.towers import TermTable
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
 from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
-from encoders.encoding.encoder import CheckpointEncoder
-from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
-from encoders.training.data.examples import TextStore
-from encoders.training.data.sources import Run, Vectors, best_documents
+from encoders.training.data.examples import Examples, TextStore
+from encoders.training.data.sources import Run, Vectors, best_documents, sample_texts
 from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query
 from learned_sparse.core.settings import parse
+
+if TYPE_CHECKING:
+    from encoders.encoding.encoder import CheckpointEncoder
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -150,6 +151,8 @@ class Session:
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
+        from encoders.encoding.encoder import CheckpointEncoder
+
         module, model = self.family.part(self.model.weighers, component).side(side), self.model
         with evaluating(module), autocast(self.precision, self.device):
             if (side, component) not in self._encoders:
@@ -174,6 +177,8 @@ class Session:
 
         All processes search, each its share of the documents. ``observe`` gets the weights of all texts.
         """
+        from encoders.encoding.loading import load_encoder
+
         sides = {} if checkpoint is None else {s: load_encoder(checkpoint, s, device=str(self.device)) for s in SIDES}
 
         def encode(side: Side, texts: Sequence[str]) -> Vectors:
@@ -210,15 +215,16 @@ class Session:
                 "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
             )
 
-    def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
-        """The model with the settings found in training, and quantisers calibrated on ``texts`` by side.
+    def finish(self, mixture: Mapping[str, Any] | None, sources: Sequence[Examples]) -> LoadedModel:
+        """The model with the settings found in training, and quantisers calibrated on texts of ``sources``.
 
         They are calibrated to the bits of the recipe; weights that are whole numbers have the factor 1.
         """
         self.use_settings(None, mixture)
         self._encoders.clear()
-        for side in SIDES:
-            if self.model.quantizers[side] is None:
+        if uncalibrated := [side for side in SIDES if self.model.quantizers[side] is None]:
+            texts = sample_texts(sources, CALIBRATION_TEXTS, self.recipe.seed)
+            for side in uncalibrated:
                 values = self.encode(side, texts[side]).data
                 whole = len(values) > 0 and np.array_equal(values, np.rint(values))
                 self.model.quantizers[side] = Quantizer(1.0) if whole else Quantizer.calibrate(values, self.recipe.bits)

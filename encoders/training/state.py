@@ -110,21 +110,22 @@ class RunFolder:
             shutil.rmtree(self._training, ignore_errors=True)
         self._training.mkdir(parents=True, exist_ok=True)
 
-    def mined(self, source: int, part: int) -> Path:
-        """The run of the last mining in source ``source`` for part ``part`` of a stage's negatives."""
-        return self._training / f"mined-{source}-{part}.trec"
+    def mined(self, source: int) -> Path:
+        """The run of the last mining in source ``source``."""
+        return self._training / f"mined-{source}.trec"
 
     def best(self, progress: Progress) -> Path:
         """The best weights of a stage."""
         return self._training / f"best-{progress.stage:02d}-{progress.best_step or 0:09d}.safetensors"
 
-    def save(self, progress: Progress, write: Callable[[Path], None]) -> None:
-        """Replace the state by that of ``progress``, and remove best weights that it does not name.
+    @contextmanager
+    def saving(self, progress: Progress) -> Iterator[Path]:
+        """A folder for tensors, which becomes the state of ``progress`` at the end of the ``with`` block.
 
-        ``write`` puts the tensors into the folder that it is given.
+        Best weights that ``progress`` does not name are removed.
         """
         with new_folder(self.state) as temporary:
-            write(temporary)
+            yield temporary
             write_record(temporary / "state.json", asdict(progress))
         for path in self._training.glob("best-*.safetensors"):
             if path != self.best(progress):

@@ -5,5 +5,5 @@ Read in this order: ``matrix`` (what a leaderboard is, and its YAML), ``steps`` 
 The command is ``python -m eval.reproduce``.
 """
 
-__all__ = ["matrix", "pages", "plan", "prepare", "results", "runner", "steps"]
+__all__ = ["__main__", "matrix", "pages", "plan", "prepare", "results", "runner", "steps"]
 """Public modules."""

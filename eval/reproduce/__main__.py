@@ -7,8 +7,10 @@ import contextlib
 import dataclasses
 import logging
 import shlex
+import subprocess
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 from eval.reproduce.matrix import Matrix, load_matrix
@@ -16,7 +18,7 @@ from eval.reproduce.pages import PAGE, scores, write_report
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.rehearsal import rehearsal, stopped_and_resumed
 from eval.reproduce.results import RESULTS, VALUES, exit_status, kept_cells, write_leaderboard
-from eval.reproduce.runner import OnCluster, OwnProcess, Runner, check_disk_space, in_this_process
+from eval.reproduce.runner import Runner, check_disk_space, in_this_process, on_cluster, own_process, terminate
 from eval.reproduce.steps import Step, other_versions, status_of
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
@@ -39,18 +41,16 @@ _PRINTED = ("row", "minus", *_MEASURES, "FLOPS", "terms", "Lucene ms/query, mean
 MAX_WAITING_STEPS = 32
 """Steps that are given to a cluster at a time; Ray starts those that fit."""
 EPILOG = """\
-Each step is a command of its own (training, encoding, indexing, searching, measuring). A step that was done with the
-same inputs and settings is skipped, and a killed step is resumed. The output of each step is in reproduce/logs below
-the home folder. A step that fails leaves the cells that need it empty; the others continue.
+A step that was done with the same inputs and settings is skipped, and a killed step is resumed. The output of each step
+is in reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
 Cells that a run does not measure are kept in the results, unless their inputs or settings have changed.
 The exit status is 1 if one of the chosen cells failed or has other scores than the matrix expects, worse or better.
 
---rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections in
-place of the named ones, random models of two layers, two steps a stage, one training of each architecture stopped and
-resumed. It says which steps ran or failed.
+--rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections, random
+models of two layers, two steps a stage, one training of each architecture stopped and resumed.
 
---engine ray runs each step as a task of a Ray cluster whose nodes share the home folder. A step takes the processors of
-one worker (--workers), and its GPUs if it trains, encodes or re-ranks.
+--engine ray runs each step as a task of a Ray cluster whose nodes share the home folder, several at a time. A step
+takes the processors of one worker (--workers), and its GPUs if it trains, encodes or re-ranks.
 
 examples:
   python -m eval.reproduce --matrix demo
@@ -62,7 +62,7 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     if options.report:
         write_report(options.report)
         print(f"written: {options.report}")
@@ -76,15 +76,19 @@ def main(argv: list[str] | None = None) -> int:
     matrix = load_matrix(options.matrix, data if options.rehearse else options.data)  # a rehearsal needs no data
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     if not options.rehearse:
-        return _reproduce(matrix, name, data, options.output or Path("results") / name, options, engine)
+        return run_matrix(matrix, name, data, options.output or Path("results") / name, options, engine)
     with rehearsal(matrix, name) as (small, made_up, output):
-        return _reproduce(small, name, made_up, output, options, None)
+        return run_matrix(small, name, made_up, output, options)
 
 
-def _reproduce(
-    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None
-) -> int:
-    """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``."""
+def run_matrix(
+    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None = None, *,
+    command: str = "",
+) -> int:  # fmt: skip
+    """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``.
+
+    ``command`` is named on the page; empty: that of ``options``.
+    """
     rows = _chosen_rows(matrix, options)
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
     if options.check_data:
@@ -106,7 +110,7 @@ def _reproduce(
     cells = sum(failed.keys().isdisjoint(cell.steps) for cell in plan.cells)
     print(f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed")
     with locked(output):
-        status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
+        status = exit_status(write_leaderboard(whole, output, command or _command_line(options), kept), chosen)
         results = write_report(output)
     if table := scores(results, results.content["columns"][0]):
         places = [place for place, one in enumerate(table.columns) if heading(one).startswith(_PRINTED)]
@@ -121,15 +125,16 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapp
     """Run the steps that are not done; returns the errors of those that failed."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(home() / "reproduce"))  # against other runners
-        if options.rehearse or options.in_process:
-            jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
-        elif engine is None:
-            execute = OwnProcess(threads=options.threads)
-            jobs, runner = options.jobs or 1, Runner(plan.steps, execute, execute.stop)
-        else:
+        if engine:
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
             commands = stack.enter_context(engine.tasks(**variables))
-            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, OnCluster(commands), lambda _: commands.stop())
+            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, partial(on_cluster, commands), commands.stop)
+        elif options.rehearse or options.in_process:
+            jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
+        else:
+            running = set[subprocess.Popen[bytes]]()
+            execute = partial(own_process, options.threads, running)
+            jobs, runner = options.jobs or 1, Runner(plan.steps, execute, partial(terminate, running))
         _logger.info(_summary(plan, runner, () if options.rehearse else runner.todo))
         if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
             _logger.warning(
@@ -229,7 +234,8 @@ def _command_line(options: argparse.Namespace) -> str:
     return " ".join(["python -m eval.reproduce --matrix", shlex.quote(Path(options.matrix).name), *words])
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
     parser = CommandParser(prog="python -m eval.reproduce", description=main.__doc__, epilog=EPILOG)
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument

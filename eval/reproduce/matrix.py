@@ -260,8 +260,6 @@ class Matrix:
     """Row that every other row is compared with."""
     hits: int = 1000
     """Documents per query of a run."""
-    verify: int = 0
-    """Documents of each index whose postings are compared with the encoded vectors."""
     dtype: str | None = None
     """Number type of encoding, as ``learned_sparse.encode --dtype`` takes it."""
     plain_names: bool = False
@@ -533,6 +531,8 @@ def _located(where: str) -> Iterator[None]:
     except LearnedSparseError as error:
         message = str(error)
         raise LearnedSparseError(message if message.startswith(where) else f"{where}: {message}") from error
+    except OSError as error:  # a name that is too long for a file
+        raise LearnedSparseError(f"{where}: {error.strerror}: {str(error.filename)[:99]!r}") from error
 
 
 def _check_known(name: str, known: Iterable[str], message: str) -> None:

@@ -55,14 +55,13 @@ _MAX_STEM = 100
 
 Made = Step | Path | Mapping[str, Any]
 """What a step is made of besides its arguments: a step, a file that no step writes, or facts that decide the result."""
-_OUTPUT: dict[Kind, str | None] = {
+_OUTPUT: dict[Kind, str] = {
     "encode": "--model",
     "encode-queries": "--model",
     "index": "--model",
     "index-bm25": "--index",
-    "verify": None,
 }
-"""Option that names the output of a step, ``--output`` for all other kinds; None: there is no output."""
+"""Option that names the output of a step, ``--output`` for all other kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +74,6 @@ class CellPlan:
     """None: the seed of the recipe, or no training."""
     steps: tuple[Step, ...]
     """All steps that the cell needs, in order."""
-    run: Path
-    """Run file in TREC's format."""
     evaluated: Path
     """Output of ``python -m eval.evaluate --json --per-query``."""
     overlap: str | None = None
@@ -272,7 +269,7 @@ class Builder:
         plain = self.matrix.plain_names
         name = at.replace("*", stem if plain else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
         path, option = home() / name, _OUTPUT.get(kind, "--output")
-        output = () if option is None else (option, path.name if option == "--model" else str(path))
+        output: tuple[str, ...] = (option, path.name if option == "--model" else str(path))
         if option == "--model" and "--input" in arguments:  # only texts of a collection have a default folder
             output = (*output, "--output", str(path))
         unkeyed = ("--resume",) if kind == "train" else ()
@@ -283,7 +280,7 @@ class Builder:
             name=name,
             arguments=(*arguments, *output),
             unkeyed_arguments=unkeyed,
-            writes=() if option is None else (path,),
+            writes=(path,),
             disk_bytes=disk_bytes,
         )
         old = self.made.setdefault(name, new)
@@ -344,7 +341,6 @@ class Builder:
                     row=name,
                     column=column,
                     seed=seed,
-                    run=its.run,
                     evaluated=evaluated.writes[0],
                     overlap=on.overlap,
                     steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])),
@@ -463,9 +459,6 @@ class Builder:
             at, size = f"indexes/{on.name}/{vectors.name}", encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES
             index = searchable = self.make("index", stem, at, index_words, encoded, disk_bytes=size)
             files += ["--index", index.writes[0]]
-            if self.matrix.verify:  # compare some documents of the index with their vectors
-                index_words = [index.module, *index.arguments, "--verify", str(self.matrix.verify)]
-                searchable = self.make("verify", vectors.name, f"verified/{on.name}/*", index_words, index)
         searched = self.search(stem, on, words, searchable)
         costs = self.costs(stem, on, files, flops_queries, searched, queries)
         return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint)

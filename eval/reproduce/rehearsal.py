@@ -145,7 +145,6 @@ def rehearsal(matrix: Matrix, name: str) -> Iterator[tuple[Matrix, Path, Path]]:
         columns={key: _column(column, made_up) for key, column in matrix.columns.items()},
         rows={key: _row(row, made_up) for key, row in matrix.rows.items()},
         training=matrix.training and _training(matrix.training, made_up),
-        verify=min(matrix.verify, DOCUMENTS // 4),
     )
     os.environ["LEARNED_SPARSE_HOME"] = str(folder)
     try:

@@ -1,4 +1,4 @@
-"""Runs the steps of a plan that are not done: in order or several at once, each in a process of its own."""
+"""Runs the steps of a plan that are not done: in processes of their own, one or several, or as tasks of Ray."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Execute = Callable[[Step], int]
 class Runner:
     """Runs the steps of a plan in order. ``failed`` holds the error of failed steps and of steps that need them."""
 
-    def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[bool], None] = lambda _: None) -> None:
-        """``stop`` ends what ``execute`` has started; it is called on an error, with whether that is Ctrl-C."""
+    def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[], None] = lambda: None) -> None:
+        """``stop`` ends what ``execute`` has started in other threads; it is called on an error."""
         self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
         done, self.failed = examine(self._steps)
         self.todo = [step for step in self._steps if step not in done and step not in self.failed]
@@ -60,8 +60,8 @@ class Runner:
                             self._end(step, run_step(step, self._execute))
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         self._end(running.pop(future), future.result())
-            except BaseException as error:
-                self._stop(isinstance(error, KeyboardInterrupt))
+            except BaseException:
+                self._stop()
                 raise
 
     def _next(self, running: Sequence[Step]) -> Step | None:
@@ -102,48 +102,39 @@ class Runner:
         return f"[{len(self.done):{width}}/{len(self._steps)}]"
 
 
-class OwnProcess:
-    """Runs each command in a process of its own."""
-
-    def __init__(self, *, threads: int | None = None) -> None:
-        """``threads``: OMP_NUM_THREADS of each process."""
-        self._environment = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-        self._running: set[subprocess.Popen[bytes]] = set()
-
-    def __call__(self, step: Step) -> int:
-        """Run the command."""
-        words = [sys.executable, "-m", step.module, *run_words(step)]
-        with log_of(step).open("ab") as file:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment
-            )
-        self._running.add(process)
+def own_process(threads: int | None, running: set[subprocess.Popen[bytes]], step: Step) -> int:
+    """Run a step in a process of its own, which is in ``running`` meanwhile; ``threads``: its OMP_NUM_THREADS."""
+    words = [sys.executable, "-m", step.module, *run_words(step)]
+    environment = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+    with log_of(step).open("ab") as log:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
+    running.add(process)
+    try:
         status = process.wait()
-        self._running.discard(process)
-        if status in _INTERRUPTED:
-            raise KeyboardInterrupt
-        return status
-
-    def stop(self, interrupted: bool) -> None:
-        """Terminate all running processes, which Ctrl-C has reached already, and wait until their state is saved."""
-        running = list(self._running)
-        for process in running if not interrupted else ():
-            process.terminate()
-        for process in running:
-            process.wait()
+    except BaseException:
+        terminate(running)
+        process.wait()  # until its state is saved
+        raise
+    finally:
+        running.discard(process)
+    if status in _INTERRUPTED:
+        raise KeyboardInterrupt
+    return status
 
 
-class OnCluster:
-    """Runs each command as a task of a Ray cluster, with an equal share of it."""
+def terminate(running: set[subprocess.Popen[bytes]]) -> None:
+    """Terminate processes because of the current exception; Ctrl-C has reached them already."""
+    for process in [] if isinstance(sys.exception(), KeyboardInterrupt) else list(running):
+        process.terminate()
 
-    def __init__(self, commands: Tasks) -> None:
-        self._commands = commands
 
-    def __call__(self, step: Step) -> int:
-        """Run the command."""
-        share = self._commands.default
-        share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
-        return self._commands.run(step.module, run_words(step), log_of(step), share)
+def on_cluster(commands: Tasks, step: Step) -> int:
+    """Run a step as a task of a Ray cluster, with an equal share of it."""
+    share = commands.default
+    share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
+    return commands.run(step.module, run_words(step), log_of(step), share)
 
 
 def run_step(step: Step, execute: Execute, *, alone: bool = True) -> Record:

@@ -22,7 +22,7 @@ from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import as_text, differences, versions
 
 Kind = Literal[
-    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "rerank",
+    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "search", "rerank",
     "evaluate", "costs",
 ]  # fmt: skip
 """``prepare``: documents or a tokenizer converted to the form that another step reads."""
@@ -267,16 +267,13 @@ def _commit() -> str | None:
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *words]
-        return subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", check=True
-        ).stdout.strip()
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
     try:
-        ours = Path(git("rev-parse", "--show-toplevel")) / "eval" / "reproduce" / Path(__file__).name
-        commit, changed = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # an installed package can lie in another repository
+        return git("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return f"{commit}{'+' if changed else ''}" if ours.exists() and ours.samefile(__file__) else None
 
 
 def _values(path: Path, key: str) -> list[str]:

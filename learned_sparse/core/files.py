@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -170,6 +170,34 @@ def _place_folder(temporary: Path, path: Path) -> None:
         path.rename(_aside(path))  # a writer that is killed here leaves it, and ``restore_folder`` restores it
     temporary.rename(path)
     _remove(_aside(path))
+
+
+@contextmanager
+def new_output(
+    output: Path, record: str, written: Callable[[Path], Iterable[Path]], *, overwrite: bool
+) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``output`` if the block ends without an exception.
+
+    A folder that is not empty is replaced only if ``overwrite`` is set and all its files are of an earlier run of the
+    same command: it has the file ``record``, and every other file is one of ``written(output)``.
+    """
+    with new_folder(output) as folder:
+        if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+            if not (output / record).is_file():
+                raise LearnedSparseError(
+                    f"{output}: exists and holds no {record} of an earlier run; name another folder"
+                )
+            if not overwrite:
+                raise LearnedSparseError(
+                    f"{output}: holds the output of an earlier run; replace it with --overwrite (overwrite=True)"
+                )
+            known = {output / record, *written(output)}
+            if others := sorted(path for path in output.rglob("*") if not path.is_dir() and path not in known):
+                raise LearnedSparseError(
+                    f"{others[0]}: not written by the earlier run that --overwrite replaces; move it away, or name "
+                    "another folder"
+                )
+        yield folder
 
 
 def restore_folder(path: Path) -> None:

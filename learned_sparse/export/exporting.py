@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_json, sha256, write_json
+from learned_sparse.core.files import new_output, read_json, sha256, write_json
 from learned_sparse.core.lazy import Register
 from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
@@ -16,7 +16,6 @@ from learned_sparse.export import inverted, servers, tables
 from learned_sparse.export.documents import FIELD, VOCABULARY, Documents, Vector
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, parts_sha256
 from learned_sparse.jsonvector.queries import check_queries, read_topics
-from learned_sparse.jsonvector.writer import new_output
 
 RECORD = "export.json"
 USAGE = "USAGE.txt"

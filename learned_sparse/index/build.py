@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, TypeVar
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
+from learned_sparse.core.files import new_output
 from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.machine import processors
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
-from learned_sparse.index.note import IndexNote, new_index
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, index_files
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
 from learned_sparse.lucene.jvm import anserini_jar, java_thread
-from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
+from learned_sparse.lucene.searchers import postings_of, read_contents
 from learned_sparse.lucene.writer import DELIMITER, LuceneWriter
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def build_index(
     vectors, index = open_vectors(vectors), Path(index)
     if not vectors.documents:
         raise LearnedSparseError("no documents to index; encode a collection first")
-    with new_index(index, overwrite=overwrite) as folder:
+    with new_output(index, INDEX_MANIFEST, index_files, overwrite=overwrite) as folder:
         logger.info("indexing %s of %s", counted(vectors.documents, "document"), counted(len(vectors.files), "file"))
         impact, documents = vectors.scoring == "impact", vectors.documents
         total = index_directly(vectors.files, folder, impact=impact, threads=threads, heap=heap, documents=documents)
@@ -145,7 +146,7 @@ def build_bm25_index(
             else:
                 empty += 1
 
-    with new_index(index, overwrite=overwrite) as folder:
+    with new_output(index, INDEX_MANIFEST, index_files, overwrite=overwrite) as folder:
         with LuceneWriter(folder, impact=False, text=True, heap=heap) as writer:
 
             def add(batch: list[Document]) -> int:
@@ -272,12 +273,12 @@ def _problem(line: bytes) -> str:
     return ""
 
 
-def differing_totals(expected: Mapping[str, int], contents: IndexContents) -> list[str]:
+def differing_totals(expected: Mapping[str, int], contents: Mapping[str, int]) -> list[str]:
     """A line for each count of an index that is not the ``expected`` one of its input."""
     return [
         f"{name.replace('_', ' ')}: {in_files:,} in the files, {in_index:,} in the index"
         for name, in_files in expected.items()
-        if in_files != (in_index := getattr(contents, name))
+        if in_files != (in_index := contents[name])
     ]
 
 
@@ -285,7 +286,7 @@ def _save_note(index: Path, folder: Path, note: IndexNote, expected: Mapping[str
     """Add the counts of the new index in ``folder`` to its note and save it; raise if they are not the ``expected``."""
     contents = read_contents(folder)
     if wrong := differing_totals(expected, contents):
-        repeated = contents.distinct_ids < contents.documents
+        repeated = contents["distinct_ids"] < contents["documents"]
         way_out = "give each document an id of its own, and index again" if repeated else "make the index again"
         raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; {way_out}")
     counts = {name: count for name, count in expected.items() if name != "distinct_ids"}

@@ -1,16 +1,15 @@
-"""The folder of an index: written whole or not at all, with a note about its source beside Lucene's files."""
+"""The note about its source that an index has beside Lucene's files."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
-from learned_sparse.core.files import new_folder, read_record, restore_folder, write_record
+from learned_sparse.core.files import read_record, restore_folder, write_record
 from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
@@ -67,21 +66,6 @@ class IndexNote:
             ) from None
 
 
-@contextlib.contextmanager
-def new_index(index: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder that is renamed to ``index`` if the block ends without an error.
-
-    An index that exists is replaced then if ``overwrite`` is set, else it is an error. A folder with any other file is
-    never replaced.
-    """
-    with new_folder(index) as folder:
-        names = [path.name for path in index.iterdir()] if index.is_dir() else [index.name] if index.exists() else []
-        if foreign := sorted(name for name in names if not _FILES.fullmatch(name)):
-            raise LearnedSparseError(
-                f"{index}: not an index, or {foreign[0]!r} is a file of yours; choose another folder with --index"
-            )
-        if names and not overwrite:
-            raise LearnedSparseError(
-                f"{index}: an index is there already; replace it with --overwrite (in Python: overwrite=True)"
-            )
-        yield folder
+def index_files(index: Path) -> list[Path]:
+    """The files of ``index`` that this package and Lucene write."""
+    return [path for path in index.iterdir() if _FILES.fullmatch(path.name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, new_folder
+from learned_sparse.core.files import atomic_write
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason
@@ -44,32 +44,6 @@ def write_documents(
             file.write(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
         except TypeError as error:
             raise LearnedSparseError(f"document {name!r}: not writable as UTF-8 ({error}); correct its text") from None
-
-
-@contextlib.contextmanager
-def new_output(
-    output: Path, record: str, written: Callable[[Path], Iterable[Path]], *, overwrite: bool
-) -> Iterator[Path]:
-    """A temporary folder that is renamed to ``output`` if the block ends without an exception.
-
-    A folder that is not empty is replaced only if ``overwrite`` is set and all its files are of an earlier run of the
-    same command: it has the file ``record``, and every other file is one of ``written(output)``.
-    """
-    with new_folder(output) as folder:
-        if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-            if not (output / record).is_file():
-                raise LearnedSparseError(
-                    f"{output}: exists and holds no {record} of an earlier run; name another folder"
-                )
-            if not overwrite:
-                raise LearnedSparseError(f"{output}: holds the output of an earlier run; replace it with --overwrite")
-            known = {output / record, *written(output)}
-            if others := sorted(path for path in output.rglob("*") if not path.is_dir() and path not in known):
-                raise LearnedSparseError(
-                    f"{others[0]}: not written by the earlier run that --overwrite replaces; move it away, or name "
-                    "another folder"
-                )
-        yield folder
 
 
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:

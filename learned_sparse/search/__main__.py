@@ -58,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = parser().parse_args(argv)
     _check(options)
+    bm25 = bm25_parameters(options)
     collection = None  # read only if it is needed
     if options.collection or not (options.index or options.vectors):
         from learned_sparse.collections.collection import load_collection
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     maxp = None if options.rank_segments else MaxP.from_note(note)
     if options.max_passage:
         maxp = MaxP(options.max_passage, max_segments=1, total=options.hits)  # among the first hits only
-    how: dict[str, Any] = {"heap": options.heap, "check": not options.no_check, "bm25": bm25_parameters(options)}
+    how: dict[str, Any] = {"heap": options.heap, "check": not options.no_check, "bm25": bm25}
     with open_searcher(path, note.scoring, vectors=vectors, **how) as searcher:
         how = {"threads": options.threads, "chunk_size": options.batch_size, "maxp": maxp}
         results = search_all(searcher.search_batch, queries, options.hits, **how, remove_query=remove_query)
@@ -149,7 +150,6 @@ def parser() -> CommandParser:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise for options that belong to another option."""
-    bm25_parameters(options)
     lucene, encoded, factor = options.backend == "lucene", options.query_vectors, options.quantization_factor
     encoding = [name for name in ("checkpoint", "device", "set", "bm25") if getattr(options, name)]
     encoding += ["alpha"] * (options.alpha is not None)

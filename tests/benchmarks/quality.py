@@ -4,8 +4,8 @@ Each contender trains the same start weights on the same queries and hard negati
 as it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with equally many
 trials for each. The best contender of each group on dev is trained with more seeds; with ``--longer``, ours distilled
 is also trained for longer, on the same queries and on all training queries. The test splits are searched with these
-models only. ``--longer`` also measures a learning curve on dev queries. Collections are whole. ``python -m
-tests.benchmarks.report`` writes the table. All takes hours; what is in WORK is not made again.
+models only. Collections are whole. ``python -m tests.benchmarks.report`` writes the table. All takes hours; what is in
+WORK is not made again.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ QUERIES, TOY_QUERIES, TOY_DOCUMENTS = 4000, 40, 300
 CANDIDATES, DEPTH = 4, 50
 """Hard negatives that the teacher scores, of each of two searchers, drawn from their first DEPTH hits."""
 TEACHER_STEPS, TEACHER_LENGTH = 250, 128
-RERANKED = 20
-"""Hits of BM25 for each dev query that the teacher re-ranks, to see what it knows."""
 PROBES = (2, 7)
 """Steps of two short trainings; the difference of their CPU times gives the time of a step."""
 PRECISION = training_precision("auto", torch.device("cpu"))
@@ -360,19 +358,6 @@ class Work:
         )  # fmt: skip
         return made(self.own / "scores" / f"{name}.tsv", partial(self.command, *words))
 
-    def reranked(self) -> dict[str, float]:
-        """Means on dev queries: of BM25, and of its first hits re-ranked by the teacher."""
-        means = []
-        for name in TRAINED:
-            words = (
-                "eval.rerank", "--collection", self.collection(name), "--split", "dev", "--cross-encoder",
-                self.teacher(), "--run", f"bm25={self.run(None, name, 'dev')}", "--depth", RERANKED,
-                "--max-length", TEACHER_LENGTH, "--output",
-            )  # fmt: skip
-            (run,) = made(self.own / "reranked" / name, partial(self.command, *words)).glob("*.txt")
-            means.append(evaluate(run, self.judged(name, "dev"), [MEASURE]).mean[MEASURE])
-        return {"BM25": mean(self.dev(None).values()), "teacher": mean(means)}
-
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
@@ -381,20 +366,18 @@ def result(work: Work, longer: float, jobs: int) -> dict[str, Any]:
     """Make all that is missing; settings, trials, and the scores of all test queries."""
     longest = [(DISTILLED, longer, queries) for queries in (None, QUERIES)] if longer else []
     rows = [*longest, *((group, 1.0, QUERIES) for group in GROUPS)]
-    points = [*((longer / parts, QUERIES) for parts in (16, 8, 4, 1)), (longer, None)] if longer else []
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda name: work.run(None, name, "train"), TRAINED))
         list(pool.map(work.steps, dict.fromkeys(contender.timed_as for contender in CONTENDERS.values())))
         tested = [pool.submit(tested_row, work, *row) for row in rows]
-        curve = [pool.submit(point, work, *at) for at in points]
-        tests, drawn = dict(row.result() for row in tested), [at.result() for at in curve]
+        tests = dict(row.result() for row in tested)
     steps = {name: work.steps(name) for name in CONTENDERS}
     return {
         "toy": work.toy, "reference": DISTILLED, "order": list(CONTENDERS), "minutes": work.minutes,
         "measure": MEASURE, "titles": {name: contender.title for name, contender in CONTENDERS.items()},
         "timed_on": read_json(work.folder / "seconds" / "plain.json")["processor"],
         "steps": steps | {longer_row(*row[1:]): work.steps(DISTILLED, longer) for row in longest},
-        "curve": drawn, "bm25_dev": work.dev(None), "reranked": work.reranked(),
+        "bm25_dev": work.dev(None),
         "sizes": {
             "batch": BATCH, "hard_negatives": NEGATIVES, "teacher_steps": TEACHER_STEPS,
             "training_queries": work.training_queries(),
@@ -423,13 +406,6 @@ def tested_row(work: Work, group: str, times: float, queries: int | None) -> tup
     seeds = SEEDS[:1] if CONTENDERS[name].settings or (times != 1 and queries) else SEEDS
     row = name if times == 1 else longer_row(times, queries)
     return row, [wider.tests(wider.train(name, rate, times, seed)) for seed in seeds]
-
-
-def point(work: Work, times: float, queries: int | None) -> dict[str, Any]:
-    """A point of the learning curve of ours, distilled: its budget, and the measure on dev queries."""
-    rate, wider = best_rate(work, DISTILLED), dataclasses.replace(work, queries=queries)
-    dev, steps = wider.dev(wider.train(DISTILLED, rate, times)), wider.steps(DISTILLED, times)
-    return {"minutes": work.minutes * times, "steps": steps, "queries": wider.training_queries(), "dev": dev}
 
 
 def longer_row(times: float, queries: int | None) -> str:

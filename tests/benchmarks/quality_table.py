@@ -16,27 +16,8 @@ Scores = Mapping[str, Mapping[str, float]]
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """All contenders, also those that are not tested, how they were measured, and the learning curve."""
-    curve = f"\n\n{curve_table(result)}" if result["curve"] else ""
-    return f"{summary(result)}\n\n{_conditions(result)}{curve}"
-
-
-def curve_table(result: Mapping[str, Any]) -> str:
-    """The learning curve: budgets, and the measure on dev queries of each collection."""
-    bm25 = result["bm25_dev"]
-    head = ["training queries", "minutes", "steps", *bm25, "mean"]
-    rows = [["BM25", "", "", *_dev_cells(bm25)]]
-    rows += [
-        [f"{at['queries']:,}", f"{at['minutes']:g}", f"{at['steps']:,}", *_dev_cells(at["dev"])]
-        for at in sorted(result["curve"], key=lambda at: (at["queries"], at["minutes"]))
-    ]
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
-    title = f"Learning curve of {result['titles'][result['reference']]}: {result['measure']} on dev queries"
-    return "\n".join([f"{title}, one training for each point.", "", lines[0], f"|{'--:|' * len(head)}", *lines[1:]])
-
-
-def _dev_cells(dev: Mapping[str, float]) -> list[str]:
-    return [f"{score:.3f}" for score in (*dev.values(), mean(dev.values()))]
+    """All contenders, also those that are not tested, and how they were measured."""
+    return f"{summary(result)}\n\n{_conditions(result)}"
 
 
 def summary(result: Mapping[str, Any]) -> str:
@@ -48,7 +29,10 @@ def summary(result: Mapping[str, Any]) -> str:
         f"| {result['measure']} | steps | dev | {' | '.join(columns)} | minus BM25 | distilled minus this |",
         f"|---|--:|--:|{'--:|' * len(columns)}--:|--:|",
     ]
-    dev = {"BM25": result["reranked"]["BM25"], **{row: max(scores.values()) for row, scores in result["dev"].items()}}
+    dev = {
+        "BM25": mean(result["bm25_dev"].values()),
+        **{row: max(scores.values()) for row, scores in result["dev"].items()},
+    }
     longer_rows = [(row.partition(", ")[0], row) for row in tests if ", " in row]
     rows = [row for each in result["order"] for row in (each, *(row for name, row in longer_rows if name == each))]
     for row in ["BM25", *rows]:
@@ -73,7 +57,7 @@ def summary(result: Mapping[str, Any]) -> str:
 
 
 def _conditions(result: Mapping[str, Any]) -> str:
-    sizes, reranked = result["sizes"], result["reranked"]
+    sizes = result["sizes"]
     trained = " and ".join(result["trained"])
     seeds = len(result["tests"][result["reference"]])
     return (
@@ -83,9 +67,8 @@ def _conditions(result: Mapping[str, Any]) -> str:
         f"- Dev: the better of {len(result['dev'][result['reference']])} learning rates.\n"
         f"- Tests: whole collections; mean and standard deviation of {seeds} seeds, or one seed without a deviation.\n"
         f"- Differences: means of {trained}; 95 % intervals over seeds and queries.\n"
-        f"- Teacher: {sizes['teacher_steps']} steps on the same queries. It re-ranks BM25's first hits of dev queries "
-        f"from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}. Its time is not counted; distilled rows share its "
-        "scores.\n"
+        f"- Teacher: {sizes['teacher_steps']} steps on the same queries. Its time is not counted; distilled rows share "
+        "its scores.\n"
         "- Settings: our kind of distillation was chosen in nine earlier trials, six on dev queries and three on "
         "training queries that are not used here. Of two rows of sentence-transformers, both with or both without a "
         "teacher, the better on dev is tested. Its losses have their own settings. The row with all training queries "

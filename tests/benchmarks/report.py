@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.report``: write the table of README.md and results/README.md, or all tables."""
+"""``python -m tests.benchmarks.report``: write the table of README.md and results/README.md."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import quality_table
-from tests.benchmarks.run import BENCHMARKS, RESULTS, ROOT, table
+from tests.benchmarks.run import BENCHMARKS, RESULTS, ROOT
 
 README, PAGE = ROOT / "README.md", RESULTS / "README.md"
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"
 HEAD = """\
 # Results of the benchmarks
 
-Written by `python -m tests.benchmarks.report` from the JSON files beside this page. `make bench` measures again;
-`python -m tests.benchmarks.report --tables FILE` writes every table: each engine, size and round, with the conditions.
+Written by `python -m tests.benchmarks.report` from the JSON files beside this page, which have each engine, size and
+round with the conditions. `make bench` measures again and prints all tables.
 
 ## Targets
 
@@ -149,19 +148,17 @@ TARGETS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write both summaries; with --check, compare them with the files instead; with --tables, write all tables."""
-    about = "Write summaries of the results into README.md and results/README.md, or all tables into a file."
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.report", description=about)
+    """Write summaries of the results into README.md and results/README.md; with --check, compare them instead."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.report", description=main.__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
-    parser.add_argument("--tables", type=Path, metavar="FILE", help="write all tables to this file, and nothing else")
     options = parser.parse_args(argv)
     files = {name: RESULTS / f"{name}.json" for name in (*BENCHMARKS, "quality")}
     results = {name: read_json(file) for name, file in files.items() if file.is_file()}
     if toys := [str(files[name]) for name, result in results.items() if result["toy"]]:
         raise LearnedSparseError(f"{', '.join(toys)}: a toy result; run the benchmark without --toy")
     quality = results.pop("quality", None)
-    texts = {options.tables: tables(results)} if options.tables else {README: readme(results), PAGE: page(results)}
-    if quality and not options.tables:
+    texts = {README: readme(results), PAGE: page(results)}
+    if quality:
         texts[PAGE] += f"\n{QUALITY}\n\n{quality_table.markdown(quality)}\n"
     for path, text in texts.items():
         if not options.check:
@@ -211,19 +208,6 @@ def machine(result: Result) -> str:
     return (
         f"{where['cpu']}, {where['cores']} cores ({flags}); Python {where['python']}, Java {where['java']}; {listed}."
     )
-
-
-def tables(results: Mapping[str, Result]) -> str:
-    """Tables of every benchmark, with machine, duration and memory."""
-    lines = ["# Tables of the benchmarks"]
-    for name, result in results.items():
-        loads = ", ".join(f"{load:.2f}" for load in result["environment"]["load_before"])
-        conditions = (
-            f"{machine(result)} Torch's threads: {result['environment']['torch_threads'] or 'not used'}; load before: "
-            f"{loads}; {result['seconds']:.0f} s; peak memory {result['peak_mb']:.0f} MB."
-        )
-        lines += ["", f"## {name}", "", table(result), "", conditions]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

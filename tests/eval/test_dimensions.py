@@ -47,14 +47,14 @@ def test_usage_and_stop_dimensions_by_hand() -> None:
     assert usage.rows[0] == ["documents", 5, 8 / 5, 4, 2, 1]
     assert usage.remarks == ["2 dimensions are active in documents only."]  # hives, skin
     # "rash" has a share of exactly 0.4, which is not above 0.4
-    stop = stop_section(COUNTED, ASKED, 0.4, None)
+    stop = stop_section(COUNTED, ASKED, 0.4, 9)
     assert stop.rows == [["the", 80.0, 100 / 3]]
     flops, equal = (4 * 1 + 2 * 2) / 15, 8 / 5 * 4 / 3 / 4
     postings, remark = stop.remarks
     assert postings == "They have 50.0% of the postings."
     assert f"would be {flops - 4 / 15:.4f} instead of {flops:.4f}" in remark
     assert remark.endswith(f"gives {equal:.4f}.")
-    assert [row[0] for row in stop_section(COUNTED, None, 0.39, None).rows] == ["the", "rash"]
+    assert [row[0] for row in stop_section(COUNTED, None, 0.39, 9).rows] == ["the", "rash"]
     assert usage_sections({"documents": count_terms([[]])})[0].rows[0][-1] == 0
     assert stop_section(counted({}, 3), None, 0.1, 5).rows == []
 
@@ -81,28 +81,28 @@ def save_queries(folder: Path, queries: Mapping[str, Mapping[str, int]]) -> None
     (folder / "queries.tsv").write_text("".join(f"{name}\t{topic_text(row)}\n" for name, row in queries.items()))
 
 
-def tables(words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Rows of each table of ``--json`` by its title, and the title of all."""
-    assert main([*words.split(), "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
+def tables(words: str, folder: Path) -> dict[str, Any]:
+    """Rows of each table of ``--output`` by its title, and the title of all."""
+    assert main([*words.split(), "--output", str(folder / "out")]) == 0
+    content = json.loads((folder / "out" / "dimensions.json").read_text())
     found = {
         one["title"]: [dict(zip(one["columns"], row, strict=True)) for row in one["rows"]] for one in content["tables"]
     }
     return found | {"title": content["title"]}
 
 
-def test_dropped_and_added_terms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropped_and_added_terms(workspace: Path) -> None:
     texts = [("hives of the skin", {"hives": 4, "skin": 2, "rash": 3, "the": 1}), ("rain the rain", {"wing": 1})]
     # of the first text "of" is dropped and rash added, of the second rain and the are dropped and wing added
     assert expansion_section(texts, str(workspace / "tokenizer")).rows == [[6 / 2, 5 / 2, 3 / 2, 2 / 2]]
     with pytest.raises(LearnedSparseError, match="a dimension is no word piece of"):
         expansion_section([("rain", {"b12d7": 1})], str(workspace / "tokenizer"))
-    found = tables("vectors --expansion 2", capsys)["Terms dropped and added"]
+    found = tables("vectors --expansion 2", workspace)["Terms dropped and added"]
     assert found[0]["terms"] == 8 / 2  # d1 and d3
 
 
-def test_vectors_with_queries(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content = tables("vectors --queries queries --stop-share 0.5", capsys)
+def test_vectors_with_queries(workspace: Path) -> None:
+    content = tables("vectors --queries queries --stop-share 0.5", workspace)
     assert content["title"] == "vectors: 4 documents, 11 postings; expected FLOPS 0.6667"  # 8 shared terms of 12 pairs
     lengths = {row["texts"]: row for row in content["Dimensions per text"]}
     assert (lengths["documents"]["mean"], lengths["documents"]["empty"], lengths["queries"]["empty"]) == (11 / 4, 1, 1)
@@ -110,12 +110,12 @@ def test_vectors_with_queries(workspace: Path, capsys: pytest.CaptureFixture[str
     assert stop == {"dimension": "the", "% of the documents": 75.0, "% of the queries": 100 / 3}
 
 
-def test_default_paths(workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_paths(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(workspace / "home"))
     save_beir(workspace / "tiny", DOCUMENTS, {"q1": "hives rash"}, {"test": [("q1", "d1", 1)]})
     write_folder(workspace / "home" / "vectors" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
     save_queries(workspace / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
-    found = tables("--model words --collection tiny --split test", capsys)
+    found = tables("--model words --collection tiny --split test", workspace)
     assert found["title"] == "words: 4 documents, 11 postings; expected FLOPS 0.6667"
 
 
@@ -159,7 +159,7 @@ def encoded(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     return folder
 
 
-def test_texts_of_an_encoded_collection(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_of_an_encoded_collection(encoded: Path, tmp_path: Path) -> None:
     words = f"{encoded / 'documents'} --queries {encoded / 'queries'} --texts --at-least 2"
     assert main([*words.split(), "--output", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "dimensions.json").read_text())
@@ -169,16 +169,15 @@ def test_texts_of_an_encoded_collection(encoded: Path, tmp_path: Path, capsys: p
     assert (sum(row[1] for row in lengths), lengths[0][0], lengths[-1][0]) == (40, "3", "8")
     assert sum(row[1] for row in rows["Active dimensions of queries by length in tokens"]) == 9  # distinct texts
     assert {path.name for path in tmp_path.iterdir()} == {"dimensions.json", "dimensions.md", "frequency.svg"}
-    capsys.readouterr()
     chosen = rows["Words of the queries that activate a dimension"][-1][0]
-    assert len(tables(f"{words} --dimension {chosen}", capsys)["Words of the queries that activate a dimension"]) == 1
+    assert len(tables(f"{words} --dimension {chosen}", tmp_path)["Words of the queries that activate a dimension"]) == 1
     with pytest.raises(LearnedSparseError, match="no such folder"):
         main([*words.split(), "--tokenizer", "/no/such/folder"])
 
 
-def test_values_are_those_of_the_encoder(encoded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(encoded / "documents"), "--values", "3", "--json"]) == 0
-    table = json.loads(capsys.readouterr().out)["tables"][-1]
+def test_values_are_those_of_the_encoder(encoded: Path, tmp_path: Path) -> None:
+    assert main([str(encoded / "documents"), "--values", "3", "--output", str(tmp_path)]) == 0
+    table = json.loads((tmp_path / "dimensions.json").read_text())["tables"][-1]
     encoder = load_encoder(str(encoded / "model"), "document", dtype="fp32")
     weights = encode_texts(encoder, [" ".join(WORDS[i : i + 1 + i]) for i in range(3)]).values
     assert sum(count for _, _, count in table["rows"]) == len(weights)

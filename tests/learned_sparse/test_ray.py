@@ -7,13 +7,15 @@ import json
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from eval.reproduce.runner import OnCluster, Runner
+from eval.reproduce.runner import Runner, on_cluster
 from eval.reproduce.steps import Step, is_done, log_of
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
@@ -23,6 +25,21 @@ from learned_sparse.ray import Engine, Resources
 from tests.ray_nodes import Nodes
 
 COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def cluster_of_nodes() -> Iterator[Nodes]:
+    """The Ray cluster, started once."""
+    nodes = Nodes()
+    yield nodes
+    nodes.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster_of_nodes: Nodes) -> Nodes:
+    """Both nodes of the cluster, alive."""
+    cluster_of_nodes.restore()
+    return cluster_of_nodes
 
 
 @pytest.fixture
@@ -99,7 +116,7 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
     second, broken = step("second", tmp_home / "first", first), step("broken", tmp_path)
     steps = [first, second, broken]
     with nodes.engine.tasks() as tasks:
-        runner = Runner(steps, OnCluster(tasks))
+        runner = Runner(steps, partial(on_cluster, tasks))
         runner.run(jobs=4)
     assert [is_done(one) for one in steps] == [True, True, False]
     assert Manifest.load(tmp_home / "second").complete

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import functools
 import importlib
@@ -80,8 +79,6 @@ class Run:
     signal: int = 0
     after: float | None = None
     event: int | None = None
-    target: str = "top"
-    """Who gets the signal: ``top`` or the ``group``."""
     faults: Mapping[str, int] = field(default_factory=dict)
     """See ``install_faults``."""
 
@@ -113,9 +110,9 @@ def run_one(run: Run) -> Result:
     assert process.pid
     os.read(reader.fileno(), 1)  # it begins
     start, output = time.monotonic(), b""
-    signals: list[tuple[float, int, str]] = [(MAX_SECONDS, signal.SIGKILL, "group")]
+    signals: list[tuple[float, int]] = [(MAX_SECONDS, signal.SIGKILL)]
     if run.after is not None:
-        signals.insert(0, (run.after, run.signal, run.target))
+        signals.insert(0, (run.after, run.signal))
     while True:
         seconds = time.monotonic() - start
         ready = wait([process.sentinel, reader.fileno()], signals[0][0] - seconds if signals else None)
@@ -124,20 +121,13 @@ def run_one(run: Run) -> Result:
         elif process.sentinel in ready:
             break
         elif not ready:
-            _, number, target = signals.pop(0)
-            send(number, target, process.pid)
+            os.kill(process.pid, signals.pop(0)[1])
     process.join()
     assert process.exitcode is not None
     return Result(
         status=process.exitcode, seconds=seconds, events=counter.value, hung=not signals,
         output=output.decode("utf-8", errors="replace"),
     )  # fmt: skip
-
-
-def send(number: int, target: str, pid: int) -> None:
-    """Send a signal to a process, or to its group."""
-    with contextlib.suppress(ProcessLookupError):
-        (os.killpg if target == "group" else os.kill)(pid, number)
 
 
 def become(run: Run, counter: Any, output: Connection) -> NoReturn:
@@ -156,7 +146,7 @@ def become(run: Run, counter: Any, output: Connection) -> NoReturn:
     def count() -> None:
         counter.value += 1  # in memory that the forked processes share
         if counter.value == run.event:
-            send(run.signal, run.target, top)
+            os.kill(top, run.signal)
 
     os.write(1, b"\n")
     time.sleep(run.delay)
@@ -197,39 +187,6 @@ def writes(path: Any, mode: Any, flags: Any) -> bool:
     if isinstance(path, int):
         return False
     return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) if isinstance(flags, int) else (mode or "r")[0] != "r"
-
-
-class ForkedProcess:
-    """In place of ``subprocess.Popen`` for ``[python, "-m", module, *arguments]``: a fork that has the imports."""
-
-    def __init__(self, command: list[str], *, env: dict[str, str], stdout: Any, **_: Any) -> None:
-        self.returncode: int | None = None
-        signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # a handler that raises within os.fork would be ignored
-        self.pid = os.fork()
-        if self.pid > 0:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
-        else:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(stdout.fileno(), 1)
-            os.dup2(stdout.fileno(), 2)
-            os.environ.clear()
-            os.environ.update(env)
-            run_command(command[2], command[3:])
-
-    def wait(self) -> int:
-        """Exit status, negative for a signal."""
-        if self.returncode is None:
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal."""
-        if self.returncode is None:
-            os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self.send_signal(signal.SIGTERM)
 
 
 def run_command(module: str, arguments: list[str]) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +61,6 @@ class Damaged:
 
 
 PRUNE = "learned_sparse.jsonvector prune --vectors vectors --output out/pruned --top-dimensions 3"
-ENCODE = "learned_sparse.encode --model tiny --output out/vectors --device cpu --dtype fp32"
 
 
 def test_vectors(world: World, tmp_path: Path) -> None:
@@ -75,20 +73,6 @@ def test_vectors_and_queries_of_exact_search(world: World, tmp_path: Path) -> No
     command = "learned_sparse.search --backend exact --vectors vectors --query-vectors queries/queries.tsv"
     damaged = Damaged(tmp_path, f"{command} --output out/run.txt", *inputs)
     damaged.try_all("queries/[mq]*", "vectors/manifest.json", "vectors/vectors/*1.*", harmless="manifest.json")
-
-
-def test_checkpoint(world: World, tmp_path: Path) -> None:
-    model = shutil.copytree(world["train"] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("training"))
-    command = f"{ENCODE} --checkpoint model --input {world['toy']}/corpus.jsonl"
-    damaged = Damaged(tmp_path, command, model)
-    damaged.try_all("model/*.json", "model/towers/*/*")
-
-
-def test_compressed_documents(world: World, tmp_path: Path) -> None:
-    packed = tmp_path / "corpus.jsonl.gz"
-    packed.write_bytes(gzip.compress((world["toy"] / "corpus.jsonl").read_bytes(), mtime=0))
-    damaged = Damaged(tmp_path, f"{ENCODE} --checkpoint {world['train']}/model --input corpus.jsonl.gz", packed)
-    damaged.try_all(packed.name)
 
 
 @pytest.mark.jvm

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.reliability.commands import Case, World, assert_same, everything, is_temporary
+from tests.reliability.commands import World, assert_same, everything, is_temporary
 from tests.reliability.processes import Result, run_one
 from tests.reliability.scale import FULL
 
@@ -24,8 +23,6 @@ KILLED = [
     for name, chains in CHAINS.items()
     for number in range(chains[FULL])
 ]
-MAX_WAITS = 300
-"""Tenths of a second that the processes which a killed command has started may go on."""
 
 
 @pytest.mark.parametrize(("name", "number"), KILLED)
@@ -43,7 +40,7 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
     more = case.replace if before else ""
     for place in range(3):
         kill = draw_kill(draw, list(ENDINGS)[(number + place) % 3], world.undisturbed(case), timed=place > 0)
-        result = run(case, tmp_path, more, **kill)
+        result = run_one(case.run(tmp_path, more, **kill))
         kills.append(kill)
         assert not result.hung, kills
         assert result.status in ENDINGS[kill["signal"]] | {0}, f"{kills}: {result.output}"
@@ -54,7 +51,7 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
         more = (case.replace if before else case.again) or case.again
         if result.status == 0:  # it ended before the kill
             break
-    result = run(case, tmp_path, more)
+    result = run_one(case.run(tmp_path, more))
     assert result.status == 0, f"{kills}: {result.output}"
     assert_same(case.compared_files(everything(tmp_path / "out")), new, f"after {kills}")
     left = [path for path in everything(tmp_path) if is_temporary(path)]
@@ -63,17 +60,6 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
 
 def draw_kill(draw: random.Random, number: signal.Signals, undisturbed: Result, *, timed: bool) -> dict[str, Any]:
     """A kill before a file operation, or half of the time at any time if it may be ``timed``, which reaches Java."""
-    target = "group" if number == signal.SIGINT else draw.choice(["top", "group"])
     if not timed or draw.random() < 0.5:
-        return {"signal": number, "target": target, "event": draw.randint(1, undisturbed.events)}
-    return {"signal": number, "target": target, "after": round(draw.uniform(0, undisturbed.seconds), 4)}
-
-
-def run(case: Case, folder: Path, more: str, **kill: Any) -> Result:
-    """Give the command, again while a process that a killed one has started still writes."""
-    for _ in range(MAX_WAITS):
-        result = run_one(case.run(folder, more, **kill))
-        if result.status == 0 or "writes here; wait until it ends" not in result.output:
-            break
-        time.sleep(0.1)
-    return result
+        return {"signal": number, "event": draw.randint(1, undisturbed.events)}
+    return {"signal": number, "after": round(draw.uniform(0, undisturbed.seconds), 4)}

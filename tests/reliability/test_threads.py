@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.records import Document, SparseBatch
@@ -21,7 +20,7 @@ from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder
 from tests.reliability.scale import FULL
-from tests.tiny_models import TEXTS, WORDS, tokenizer
+from tests.tiny_models import TEXTS, WORDS
 
 THREADS, CALLS = 8, 500 if FULL else 40
 DRAW = random.Random(5)
@@ -75,17 +74,6 @@ def encoder(side: Any) -> Callable[[Path], Made]:
     return make
 
 
-def one_tokenizer_with_several_lengths(_: Path) -> Made:
-    """As when training tokenizes documents while a validation tokenizes queries."""
-    shared = tokenizer()
-
-    def tokenize(call: tuple[list[str], int, bool]) -> Any:
-        texts, length, padding = call
-        return tokenize_texts(shared, texts, truncation=True, max_length=length, padding=padding)["input_ids"]
-
-    return tokenize, [(call, DRAW.choice([4, 8, 16]), DRAW.choice([True, False])) for call in CALLED]
-
-
 def impact_searcher(folder: Path) -> Made:
     build_index(folder / "vectors", folder / "index")
     searcher = ImpactSearcher(folder / "index")
@@ -101,12 +89,7 @@ def bm25_searcher(folder: Path) -> Made:
 SHARED: dict[str, Callable[[Path], Made]] = {
     "document encoder": encoder("document"),
     "query encoder": encoder("query"),
-    "loading": lambda folder: (
-        lambda call: content(load_encoder(str(folder / "splade"), "document", dtype="fp32").encode(call)),
-        CALLED,
-    ),
     "QueryEncoder": lambda folder: (QueryEncoder(str(folder / "splade"), dtype="fp32").encode_batch, CALLED),
-    "one tokenizer with several lengths": one_tokenizer_with_several_lengths,
     "ExactSearcher": lambda folder: (ExactSearcher.load(folder / "vectors").search, QUERIES),
     "ImpactSearcher": impact_searcher,
     "Bm25Searcher": bm25_searcher,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,23 +37,20 @@ class Sampler:
 
     def __init__(self, sizes: Sequence[int], *, seed: int) -> None:
         """``sizes``: examples of each source, at least 1."""
-        self._sizes, self._seed = list(sizes), seed
-        self._permutation = lru_cache(maxsize=2 * len(sizes) + 2)(self._shuffle)
+        self._ends, self._seed = list(accumulate(sizes)), seed
+        self._permutation = lru_cache(maxsize=3)(self._shuffle)
 
     def at(self, position: int) -> tuple[int, int]:
         """The (source, index within the source) at ``position``, counted from 0."""
-        total, source = sum(self._sizes), 0
-        number, offset = divmod(position, total)
-        if len(self._sizes) > 1:
-            offset = int(self._permutation(len(self._sizes), number, total)[offset])
-        while offset >= self._sizes[source]:
-            offset -= self._sizes[source]
-            source += 1
-        return source, int(self._permutation(source, number, self._sizes[source])[offset])
+        number, offset = divmod(position, self._ends[-1])
+        index = int(self._permutation(number)[offset])
+        source = bisect_right(self._ends, index)
+        return source, index - [0, *self._ends][source]
 
-    def _shuffle(self, stream: int, number: int, size: int) -> npt.NDArray[Any]:
+    def _shuffle(self, number: int) -> npt.NDArray[Any]:
+        size = self._ends[-1]
         dtype = np.int32 if size < 2**31 else np.int64
-        return np.random.default_rng([self._seed, stream, number]).permutation(np.arange(size, dtype=dtype))
+        return np.random.default_rng([self._seed, 0, number]).permutation(np.arange(size, dtype=dtype))
 
 
 MicroBatch = tuple[Tokens, Tokens]

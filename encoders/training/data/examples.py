@@ -1,7 +1,7 @@
 """Training examples: a query with a positive and hard negatives; those from judgements draw their negatives.
 
 Read ``Example`` first. Texts of collections are in ``TextStore``: one for each collection, whatever the number of its
-readers. A teacher's scores of (query, document) pairs are read here too, by id: TREC runs, TSV or Parquet.
+readers. ``files`` reads examples and a teacher's scores from files.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import copy
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,10 @@ from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import sha256
-from learned_sparse.core.lazy import import_extra
-from learned_sparse.core.lines import text_lines
 from learned_sparse.core.records import Document
 
-_COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
-_LARGEST = float(np.finfo(np.float32).max)
+if TYPE_CHECKING:
+    from encoders.training.data.files import TeacherScores
 
 
 def text_key(text: str) -> int:
@@ -131,15 +128,8 @@ class Example:
     """A teacher's scores of the positive and the negatives, NaN for those it has not scored; empty: no teacher."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Documents that hard negatives of a query are drawn from, of one source."""
-
-    of: Mapping[str, Sequence[str]]
-    """Query id to document ids; of ``random`` empty."""
-    share: float = 1.0
-    random: bool = False
-    """Any document of the collection."""
+Candidates = Mapping[str, Sequence[str]]
+"""Query id to the ids of documents that its hard negatives are drawn from."""
 
 
 class Examples(ABC):
@@ -152,7 +142,7 @@ class Examples(ABC):
     scored: bool
     """Whether a teacher has scored the examples."""
     settings: Negatives
-    candidates: tuple[Candidates, ...] = (Candidates({}),)
+    candidates: Candidates = MappingProxyType({})
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -180,8 +170,8 @@ class Examples(ABC):
         new.fingerprint = fingerprint([self.fingerprint, np.packbits(chosen).tobytes()])
         return new
 
-    def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
-        """The same examples with hard negatives by ``settings``, drawn from ``candidates`` by their shares.
+    def drawing(self, settings: Negatives, candidates: Candidates) -> Self:
+        """The same examples with hard negatives by ``settings``, drawn from ``candidates``.
 
         A file has its own negatives and ignores ``candidates``.
         """
@@ -190,7 +180,7 @@ class Examples(ABC):
                 "negatives: margin needs a teacher's scores; give each source 'scores', or a file that has them"
             )
         new = copy.copy(self)
-        new.settings, new.candidates = settings, candidates or Examples.candidates
+        new.settings, new.candidates = settings, candidates
         return new
 
 
@@ -240,34 +230,22 @@ class JudgedExamples(Examples):
         return Example(self.queries[query], self.texts[document], tuple(self.texts[id] for id in ids), relevant, scores)
 
     def _negatives(self, query: str, document: str, relevant: frozenset[int], rng: np.random.Generator) -> list[str]:
-        """Ids of the hard negatives: of each source its share, then of any source, then of the collection.
+        """Ids of the hard negatives: candidates in random order, each once, then documents of the collection.
 
-        What the shares leave over is drawn at random.
+        Candidates that the teacher scores near the positive are likely relevant; those without a score stay.
         """
-        count, chosen = self.settings.per_query, list[str]()
-        parts = [self._below_margin(query, document, source.of.get(query, ())) for source in self.candidates]
-        shares = np.array([source.share for source in self.candidates])
-        exact = count * shares / shares.sum()
-        counts = np.floor(exact + 1e-9).astype(int)
-        if (left := count - int(counts.sum())) > 0:
-            rest = np.clip(exact - counts, 0.0, None)
-            counts += rng.multinomial(left, rest / rest.sum())
-        for candidates, share in zip(parts, counts.tolist(), strict=True):
-            chosen += _drawn([id for id in candidates if id not in chosen], share, rng)
-        if len(parts) > 1 and not any(source.random for source in self.candidates):
-            others = dict.fromkeys(id for candidates in parts for id in candidates if id not in chosen)
-            chosen += _drawn(list(others), count - len(chosen), rng)
+        candidates = self.candidates.get(query, ())
+        if self.settings.margin is not None and self.teacher is not None:
+            positive, *scores = self.teacher.of(query, [document, *candidates]).tolist()
+            limit = positive - self.settings.margin
+            scored = zip(candidates, scores, strict=True)
+            candidates = [id for id, score in scored if math.isnan(limit) or not score > limit]
+        count = self.settings.per_query
+        positions = rng.choice(len(candidates), size=min(count, len(candidates)), replace=False)
+        chosen = [candidates[position] for position in positions.tolist()]
         while len(chosen) < count:
             chosen.append(self._random_id(relevant, rng))
         return chosen
-
-    def _below_margin(self, query: str, document: str, candidates: Sequence[str]) -> Sequence[str]:
-        """The candidates that are likely not relevant; those without a score stay."""
-        if self.settings.margin is None or self.teacher is None:
-            return candidates
-        positive, *scores = self.teacher.of(query, [document, *candidates]).tolist()
-        limit = positive - self.settings.margin
-        return [id for id, score in zip(candidates, scores, strict=True) if math.isnan(limit) or not score > limit]
 
     def _random_id(self, relevant: Set[int], rng: np.random.Generator) -> str:
         for _ in range(100):
@@ -278,85 +256,3 @@ class JudgedExamples(Examples):
         raise LearnedSparseError(
             "100 documents drawn at random are all relevant to a query or empty; nothing to learn from"
         )
-
-
-def _drawn(candidates: Sequence[str], count: int, rng: np.random.Generator) -> list[str]:
-    """Up to ``count`` of ``candidates`` in random order, each once."""
-    positions = rng.choice(len(candidates), size=min(count, len(candidates)), replace=False)
-    return [candidates[position] for position in positions.tolist()]
-
-
-class TeacherScores:
-    """The scores in a file, or in all files of a folder; 12 bytes a pair in memory.
-
-    Lines hold ``query document score``, or the six columns of a TREC run; ``*.gz`` is read too. Parquet has columns
-    named like ``qid``, ``pid``, ``score``. A pair that has two different scores is an error.
-    """
-
-    def __init__(self, path: Path) -> None:
-        keys, scores = array("Q"), array("f")
-        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        for file in files:
-            for query, document, score in (_of_parquet if file.suffix == ".parquet" else _of_lines)(file):
-                keys.append(_pair_key(query, document))
-                scores.append(score)
-        if not keys:
-            raise LearnedSparseError(f"{path}: no scores")
-        order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
-        self._keys, self._scores = np.frombuffer(keys, np.uint64)[order], np.frombuffer(scores, np.float32)[order]
-        same = (self._keys[1:] == self._keys[:-1]) & (self._scores[1:] != self._scores[:-1])
-        if same.any():
-            raise LearnedSparseError(f"{path}: a query and a document have two scores; keep one of them")
-        self.fingerprint = fingerprint(map(sha256, files))
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def of(self, query: str, documents: Sequence[str]) -> npt.NDArray[np.float64]:
-        """The scores of ``documents`` for ``query``, (documents,); NaN where there is none."""
-        keys = np.fromiter((_pair_key(query, document) for document in documents), np.uint64, len(documents))
-        rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[rows] == keys, self._scores[rows].astype(np.float64), math.nan)
-
-
-def finite(value: object, where: str) -> float:
-    """A score; ``LearnedSparseError`` if it is no finite number, also in fp32."""
-    try:
-        score = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        score = math.nan
-    if not abs(score) <= _LARGEST:
-        raise LearnedSparseError(f"{where}: score {str(value)[:40]!r} is not a finite number (of fp32)")
-    return score
-
-
-def _pair_key(query: str, document: str) -> int:
-    return text_key(f"{query}\t{document}")
-
-
-def _of_lines(file: Path) -> Iterator[tuple[str, str, float]]:
-    for number, line in text_lines(file):
-        columns = line.split()
-        if len(columns) not in (3, 6):
-            raise LearnedSparseError(
-                f"{file}:{number}: {len(columns)} columns; expected query, document, score, or the six columns of a "
-                "TREC run"
-            )
-        query, document, score = columns if len(columns) == 3 else (columns[0], columns[2], columns[4])
-        yield query, document, finite(score, f"{file}:{number}")
-
-
-def _of_parquet(file: Path) -> Iterator[tuple[str, str, float]]:
-    pyarrow, parquet = (import_extra(name, "parquet") for name in ("pyarrow", "pyarrow.parquet"))
-    try:
-        opened = parquet.ParquetFile(file)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise LearnedSparseError(f"{file}: not readable as Parquet ({error})") from error
-    names = opened.schema_arrow.names
-    columns = [next((name for name in known if name in names), "") for known in _COLUMNS]
-    if "" in columns:
-        expected = "; ".join(" or ".join(known) for known in _COLUMNS)
-        raise LearnedSparseError(f"{file}: columns {', '.join(names)}; expected {expected}")
-    for batch in opened.iter_batches(columns=columns):
-        for query, document, score in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
-            yield str(query), str(document), finite(score, f"{file}: query {query}, document {document}")

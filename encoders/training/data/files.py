@@ -1,4 +1,7 @@
-"""Training examples in files, read by line: triples in TSV, and JSON lines as other trainers publish them."""
+"""Files of training examples, read by line: triples in TSV, and JSON lines as other trainers publish them.
+
+A teacher's scores of (query, document) pairs are read here too, by id: TREC runs, TSV or Parquet.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import itertools
 import logging
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,18 +21,19 @@ from encoders.training.data.examples import (
     Candidates,
     Example,
     Examples,
-    TeacherScores,
     TextStore,
     fingerprint,
-    finite,
     query_key,
     text_key,
 )
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
-from learned_sparse.core.lines import BadLineError, decode, json_object, raw_lines
+from learned_sparse.core.lazy import import_extra
+from learned_sparse.core.lines import BadLineError, decode, json_object, raw_lines, text_lines
 
+_COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
+_LARGEST = float(np.finfo(np.float32).max)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FORMS = "query, pos, neg (BGE); query, positive_passages, negative_passages (Tevatron); qid, pos, neg by system"
 _logger = logging.getLogger(__name__)
@@ -129,8 +133,8 @@ class ExampleFile(Examples):
         new.offsets, new.keys = self.offsets[chosen], self.keys[chosen]
         return new
 
-    def drawing(self, settings: Negatives, *candidates: Candidates) -> Self:
-        return super().drawing(checked(self._path, settings), *candidates)
+    def drawing(self, settings: Negatives, candidates: Candidates) -> Self:
+        return super().drawing(checked(self._path, settings), candidates)
 
     def _line(self, index: int) -> Line:
         self._file.seek(int(self.offsets[index]))
@@ -199,7 +203,7 @@ def checked(path: Path, settings: Negatives) -> Negatives:
     """``settings``; raise if triples cannot give such negatives."""
     if path.suffix == ".gz":
         raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
-    if any(source.kind != "given" for source in settings.parts):
+    if settings.kind != "given":
         raise LearnedSparseError(f"{path}: the file has its own negatives; set negatives: kind: given")
     if settings.per_query > 1 and path.suffix == ".tsv":
         raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
@@ -240,3 +244,79 @@ def _of_json(content: bytes) -> tuple[Any, ...]:
     except (AttributeError, KeyError, TypeError) as error:
         raise BadLineError(f"not of a known form ({type(error).__name__}: {error}); expected {_FORMS}") from None
     return query, positives, negatives, scores
+
+
+class TeacherScores:
+    """The scores in a file, or in all files of a folder; 12 bytes a pair in memory.
+
+    Lines hold ``query document score``, or the six columns of a TREC run; ``*.gz`` is read too. Parquet has columns
+    named like ``qid``, ``pid``, ``score``. A pair that has two different scores is an error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        keys, scores = array("Q"), array("f")
+        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        for file in files:
+            for query, document, score in (_of_parquet if file.suffix == ".parquet" else _of_lines)(file):
+                keys.append(_pair_key(query, document))
+                scores.append(score)
+        if not keys:
+            raise LearnedSparseError(f"{path}: no scores")
+        order = np.argsort(np.frombuffer(keys, np.uint64), kind="stable")
+        self._keys, self._scores = np.frombuffer(keys, np.uint64)[order], np.frombuffer(scores, np.float32)[order]
+        same = (self._keys[1:] == self._keys[:-1]) & (self._scores[1:] != self._scores[:-1])
+        if same.any():
+            raise LearnedSparseError(f"{path}: a query and a document have two scores; keep one of them")
+        self.fingerprint = fingerprint(map(sha256, files))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def of(self, query: str, documents: Sequence[str]) -> npt.NDArray[np.float64]:
+        """The scores of ``documents`` for ``query``, (documents,); NaN where there is none."""
+        keys = np.fromiter((_pair_key(query, document) for document in documents), np.uint64, len(documents))
+        rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[rows] == keys, self._scores[rows].astype(np.float64), math.nan)
+
+
+def finite(value: object, where: str) -> float:
+    """A score; ``LearnedSparseError`` if it is no finite number, also in fp32."""
+    try:
+        score = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        score = math.nan
+    if not abs(score) <= _LARGEST:
+        raise LearnedSparseError(f"{where}: score {str(value)[:40]!r} is not a finite number (of fp32)")
+    return score
+
+
+def _pair_key(query: str, document: str) -> int:
+    return text_key(f"{query}\t{document}")
+
+
+def _of_lines(file: Path) -> Iterator[tuple[str, str, float]]:
+    for number, line in text_lines(file):
+        columns = line.split()
+        if len(columns) not in (3, 6):
+            raise LearnedSparseError(
+                f"{file}:{number}: {len(columns)} columns; expected query, document, score, or the six columns of a "
+                "TREC run"
+            )
+        query, document, score = columns if len(columns) == 3 else (columns[0], columns[2], columns[4])
+        yield query, document, finite(score, f"{file}:{number}")
+
+
+def _of_parquet(file: Path) -> Iterator[tuple[str, str, float]]:
+    pyarrow, parquet = (import_extra(name, "parquet") for name in ("pyarrow", "pyarrow.parquet"))
+    try:
+        opened = parquet.ParquetFile(file)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise LearnedSparseError(f"{file}: not readable as Parquet ({error})") from error
+    names = opened.schema_arrow.names
+    columns = [next((name for name in known if name in names), "") for known in _COLUMNS]
+    if "" in columns:
+        expected = "; ".join(" or ".join(known) for known in _COLUMNS)
+        raise LearnedSparseError(f"{file}: columns {', '.join(names)}; expected {expected}")
+    for batch in opened.iter_batches(columns=columns):
+        for query, document, score in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+            yield str(query), str(document), finite(score, f"{file}: query {query}, document {document}")

@@ -14,7 +14,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,12 @@ from encoders.training.data.examples import (
     Candidates,
     Examples,
     JudgedExamples,
-    TeacherScores,
     TextStore,
     TextStores,
     fingerprint,
     text_key,
 )
-from encoders.training.recipe import Negatives, NegativeSource, Source
+from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels, read_run, write_run
@@ -40,6 +39,9 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, run_file
 from learned_sparse.core.records import EXPANDED, Document, Query
 
+if TYPE_CHECKING:
+    from encoders.training.data.files import TeacherScores
+
 _logger = logging.getLogger(__name__)
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
@@ -47,10 +49,8 @@ Run = Mapping[str, Sequence[tuple[str, float]]]
 Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
 _CELLS = 4_000_000
 """Scores that mining holds at a time."""
-MINED = ("self", "checkpoint")
-"""Kinds of sources that a model searches while a stage runs."""
-Rank = Callable[[NegativeSource, Sequence[Query], TextStore, int], Run]
-"""``(source of negatives, queries, documents, depth)`` to the run of its model."""
+Rank = Callable[[Sequence[Query], TextStore, int], Run]
+"""``(queries, documents, depth)`` to the run of a model."""
 
 
 def if_main(action: Callable[[], object]) -> None:
@@ -63,8 +63,8 @@ def if_main(action: Callable[[], object]) -> None:
 
 def load_source(source: Source, negatives: Negatives, stores: TextStores | None = None) -> Examples:
     """Read one source, its documents from ``stores``; hard negatives that must be searched are added later."""
-    if source.examples is not None:
-        from encoders.training.data.files import ExampleFile
+    if source.examples is not None or source.scores is not None:
+        from encoders.training.data.files import ExampleFile, TeacherScores
     if source.collection is None:
         return ExampleFile(source, negatives)
     collection, stores = load_collection(source.collection), stores or TextStores()
@@ -140,28 +140,22 @@ class NegativeSampler:
     """The examples of a stage with their hard negatives; ``mine`` replaces the candidates that a model searches."""
 
     def __init__(
-        self,
-        settings: Negatives,
-        sources: Sequence[Examples],
-        mined: Callable[[int, int], Path] = lambda *_: Path(),
+        self, settings: Negatives, sources: Sequence[Examples], mined: Callable[[int], Path] = lambda _: Path()
     ) -> None:
-        """``mined(number, part)``: the run that mining writes for source ``number`` and a part of ``settings``."""
+        """``mined(number)``: the run that mining writes for source ``number``."""
         self.settings, self._sources = settings, sources
-        self._candidates: list[list[Candidates]] = []
-        self._searched: dict[tuple[int, int], tuple[JudgedExamples, Path]] = {}
-        for number, examples in enumerate(sources):
-            self._candidates.append([])
-            if isinstance(examples, JudgedExamples) and settings.per_query:
-                for index, part in enumerate(settings.parts):
-                    self._candidates[number].append(self._initial(examples, part))
-                    if part.kind in MINED:
-                        self._searched[number, index] = examples, mined(number, index)
-        self._every = next((part.every for part in settings.parts if part.kind == "self"), None)
+        self._candidates: dict[int, Candidates] = {}
+        self._searched: dict[int, tuple[JudgedExamples, Path]] = {}
+        for number, part in enumerate(sources):
+            if isinstance(part, JudgedExamples) and settings.per_query:
+                self._candidates[number] = self._initial(part)
+                if settings.kind in ("self", "checkpoint"):
+                    self._searched[number] = part, mined(number)
+        self._every = settings.every if settings.kind == "self" else None
 
     def examples(self) -> list[Examples]:
         """The sources of examples with their current candidates."""
-        pairs = zip(self._sources, self._candidates, strict=True)
-        return [source.drawing(self.settings, *candidates) for source, candidates in pairs]
+        return [part.drawing(self.settings, self._candidates.get(n, {})) for n, part in enumerate(self._sources)]
 
     def is_due(self, step: int, mined_at: int | None) -> bool:
         """Whether to mine before ``step``, if the last mining was at step ``mined_at``."""
@@ -173,20 +167,17 @@ class NegativeSampler:
         """The next step at which mining may be due; ``steps``, the end of the stage, if there is none before."""
         return steps if self._every is None else min(steps, (step // self._every + 1) * self._every)
 
-    def mine(self, rank: Rank, *, again: bool = False) -> int:
-        """Take the candidates from the results of ``rank``, with ``again`` only those of the trained model.
+    def mine(self, rank: Rank) -> int:
+        """Take the candidates from the results of ``rank``; returns the number of queries searched.
 
-        Every process takes part in the search. Returns the number of queries searched.
+        Every process takes part in the search.
         """
         count = 0
-        for (number, index), (examples, path) in self._searched.items():
-            part = self.settings.parts[index]
-            if again and part.kind != "self":
-                continue
+        for number, (examples, path) in self._searched.items():
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            run = rank(part, queries, examples.texts, part.ranks[1] + 1)  # one more, because the positive is removed
+            run = rank(queries, examples.texts, self.settings.ranks[1] + 1)  # one more: the positive is removed
             if_main(functools.partial(write_run, path, run, "mined"))
-            self._use(number, index)
+            self._candidates[number] = hard_negatives(read_run(path), examples, self.settings, path)
             count += len(queries)
         return count
 
@@ -198,43 +189,36 @@ class NegativeSampler:
 
     def restore(self, state: Path) -> None:
         """Take the candidates from the runs in a state folder, if there are any."""
-        for (number, index), (_, path) in self._searched.items():
+        for number, (examples, path) in self._searched.items():
             if (state / path.name).exists():
                 shutil.copyfile(state / path.name, path)
-                self._use(number, index)
+                self._candidates[number] = hard_negatives(read_run(path), examples, self.settings, path)
 
-    def _use(self, number: int, index: int) -> None:
-        (examples, path), part = self._searched[number, index], self.settings.parts[index]
-        self._candidates[number][index] = Candidates(hard_negatives(read_run(path), examples, part, path), part.share)
-
-    def _initial(self, examples: JudgedExamples, part: NegativeSource) -> Candidates:
-        """The candidates of a part before anything is mined."""
-        run: Run = {}
-        source, where = examples.source, examples.source.run
-        if part.kind == "random":
-            return Candidates({}, part.share, random=True)
-        if where is not None and part.kind != "checkpoint":
-            run = read_run(where)
+    def _initial(self, examples: JudgedExamples) -> Candidates:
+        """The candidates before anything is mined."""
+        settings, source, where = self.settings, examples.source, examples.source.run
+        if settings.kind in ("random", "checkpoint") or (settings.kind == "self" and where is None):
+            return {}
+        if where is not None:
+            run: Run = read_run(where)
             if not any(map(run.get, examples.positives)):
                 raise LearnedSparseError(
                     f"{where}: no hits for any query of {examples.name}; is it the run of another split?"
                 )
-        elif part.kind == "bm25":
+        elif settings.kind == "bm25":
             collection, _, split = examples.name.partition("/")
-            queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            run, where = bm25_run(queries, examples.texts.__iter__, part.ranks[1], collection=collection, split=split)
-        elif part.kind == "given":
+            queries, texts = [Query(id, examples.queries[id]) for id in examples.positives], examples.texts.__iter__
+            run, where = bm25_run(queries, texts, settings.ranks[1], collection=collection, split=split)
+        else:
             raise LearnedSparseError(
                 f"data: {examples.name}: no hard negatives; give the source a 'run' of its queries (--data "
-                f"{source.collection}:{source.split},run=FILE), or --set negatives.kind=bm25, which "
-                "searches them; other kinds are self and random, and per_query: 0 needs none"
+                f"{source.collection}:{source.split},run=FILE), or --set negatives.kind=bm25, which searches them; "
+                "other kinds are self and random, and per_query: 0 needs none"
             )
-        else:
-            return Candidates({}, part.share)
-        return Candidates(hard_negatives(run, examples, part, where), part.share)
+        return hard_negatives(run, examples, settings, where)
 
 
-def hard_negatives(run: Run, examples: JudgedExamples, negatives: NegativeSource, where: Path) -> dict[str, list[str]]:
+def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, where: Path) -> dict[str, list[str]]:
     """Candidates per query: the ``ranks`` of the run ``where``, counted from 1.
 
     Positives, documents with the text of a positive, and documents without text are left out.
@@ -268,7 +252,8 @@ def bm25_run(
     digest = fingerprint(itertools.chain([depth], (f"{record.id}\0{record.text}" for record in records)))[:16]
     run, index = run_file(collection, f"{split}-{digest}", "bm25"), index_folder(collection, TRAINING_INDEX)
 
-    def search() -> None:
+    processes = PartialState()
+    if processes.is_main_process:
         from learned_sparse.index.build import build_bm25_index
         from learned_sparse.lucene.searchers import search_bm25
 
@@ -277,8 +262,7 @@ def bm25_run(
                 build_bm25_index(plain_texts(), index, overwrite=True)
                 write_run(run, search_bm25(index, queries, depth), "bm25")
                 shutil.rmtree(index)
-
-    if_main(search)
+    processes.wait_for_everyone()
     return read_run(run), run
 
 

@@ -35,7 +35,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
     """Checkpoint folders."""
     cases: dict[str, tuple[str, dict[str, Any]]] = {
         "splade": ("splade", {}),
-        "sparterm": ("sparterm", {"query": "asymmetric", "query_gate": "own"}),
+        "sparterm": ("sparterm", {"query": "asymmetric"}),
         "tf": ("sparterm", {"query": "tf"}),
     }
     folders = {}
@@ -110,7 +110,7 @@ def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypat
 
     monkeypatch.setattr(LanguageModel, "load", record)
     load_encoder(saved["sparterm"], "query")
-    assert loaded == ["query_importance", "query_gate"]
+    assert loaded == ["query_importance", "gate"]
     loaded.clear()
     load_encoder(saved["tf"], "query")
     assert loaded == []
@@ -126,7 +126,7 @@ def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tm
     assert load_encoder(str(moved), "query").description["weights_sha256"] == first["weights_sha256"]
     assert load_encoder(saved["sparterm"], "query").description["weights_sha256"].keys() == {
         "query_importance",
-        "query_gate",
+        "gate",
     }
 
 

@@ -1,4 +1,4 @@
-"""Model cards say where a model comes from, without folders of the machine."""
+"""The model card of an export says where the model comes from, without folders of the machine."""
 
 from __future__ import annotations
 

@@ -21,8 +21,6 @@ SPARTERM: list[dict[str, Any]] = [
     {"mode": mode, "query": query, "query_gate": gate}
     for mode, query, gate in product(["expansion-enhanced"], ["tf", "symmetric", "asymmetric"], ["same", "literal"])
 ] + [
-    {"query": "symmetric", "query_gate": "own"},
-    {"query": "asymmetric", "query_gate": "own"},
     {"mode": "literal-only"},
     {"mode": "literal-only", "query": "tf"},
     {"mode": "literal-only", "query": "asymmetric"},

@@ -74,8 +74,6 @@ def test_the_threshold_of_the_paper_in_logits() -> None:
         ({"threshold": -0.1}, "from 0 to 1"),
         ({"threshold": 1.1}, "from 0 to 1"),
         ({"mode": "expansion-only"}, "set query: tf"),
-        ({"mode": "literal-only", "query_gate": "own"}, "leave query_gate out"),
-        ({"query": "tf", "query_gate": "own"}, "leave query_gate out"),
     ],
 )
 def test_settings_without_a_meaning_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
@@ -164,23 +162,20 @@ def test_asymmetric_queries_have_the_gate_of_documents(tiny_bert: Path) -> None:
 
 
 @pytest.mark.parametrize("objective", ["gate", "rank"])
-def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_bert: Path) -> None:
-    """Eq. 8 with queries and passages exchanged, in the gate stage and in the joint one."""
-    model = new_model("sparterm", {"query": "asymmetric", "query_gate": "own"}, str(tiny_bert))
+def test_the_gate_learns_the_terms_of_queries(objective: str, tiny_bert: Path) -> None:
+    """Eq. 8, in the gate stage and in the joint one."""
+    model = new_model("sparterm", {"query": "asymmetric"}, str(tiny_bert))
     module: Any = model.weighers.eval()
     queries, documents = Tokens(*inputs(model, TEXTS[:2])), Tokens(*inputs(model, TEXTS[2:6]))
     options = StageOptions(joint=objective == "rank")
     stage = Stage(name="s", steps=1, batch_size=2, objective=objective, options=options)
     ranking = RankingObjective(stage.rank, module, ("importance", "query_importance"))
     trained = ARCHITECTURES["sparterm"].objective(ranking, stage, module)
-    assert {"gate", "query_gate"} <= set(trained.towers)
+    assert "gate" in trained.towers
     outputs = trained.outputs(queries, documents)
-    logits = module.query.gate(*queries)
-    torch.testing.assert_close(outputs["query_gate"], logits)
     bag = BagOfWords(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)))
-    passages = bag(documents.input_ids[:2], documents.attention_mask[:2])
     losses = trained.losses(outputs, Labels(torch.zeros(2, 4, dtype=torch.bool)))
-    torch.testing.assert_close(losses["query_gate_loss"], gate_bce(logits, passages))
-    torch.testing.assert_close(losses["gate_loss"], gate_bce(outputs["gate"], bag(*queries)))
+    logits = module.document.gate(*documents)[:2]
+    torch.testing.assert_close(losses["gate_loss"], gate_bce(logits, bag(*queries)))
     if options.joint:
         torch.testing.assert_close(outputs["queries"], module.query(*queries))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from encoders.training.data.batches import Batches, Sampler, labels_of
-from encoders.training.data.examples import Candidates, Example, JudgedExamples, TextStore, TextStores, text_key
+from encoders.training.data.examples import Example, JudgedExamples, TextStore, TextStores, text_key
 from encoders.training.data.sources import bm25_run, hard_negatives, load_source
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import load_collection
@@ -42,7 +42,7 @@ def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() 
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
-    judged = EXAMPLES.drawing(Negatives(per_query=2), Candidates({"q": ["c"]}))
+    judged = EXAMPLES.drawing(Negatives(per_query=2), {"q": ["c"]})
     drawn = [judged.get(0, np.random.default_rng(seed)) for seed in range(20)]
     assert {(example.query, example.positive, example.relevant) for example in drawn} == {
         ("which", "one", frozenset([text_key("one")]))

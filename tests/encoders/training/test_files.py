@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import TeacherScores, TextStore, query_key
-from encoders.training.data.files import ExampleFile
+from encoders.training.data.examples import TextStore, query_key
+from encoders.training.data.files import ExampleFile, TeacherScores
 from encoders.training.data.sources import load_source
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
@@ -95,11 +95,11 @@ def test_queries_with_too_few_negatives_are_filled_up(tmp_path: Path) -> None:
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", BGE, {**BGE, "query": "r", "neg": ["n3", "n4"]})
-    close = examples_in(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0))
+    close = examples_in(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0), {})
     assert {close.get(0, rng(seed)).negatives for seed in range(20)} == {("n2",)}  # n1 has 1.5 > 4 - 3
     plain = examples_in(written(tmp_path / "t.tsv", "q\tp\tn"), Negatives())
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores; give each source"):
-        plain.drawing(Negatives(margin=1.0))
+        plain.drawing(Negatives(margin=1.0), {})
 
 
 @pytest.mark.parametrize(

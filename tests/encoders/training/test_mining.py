@@ -1,8 +1,7 @@
-"""Mining: exact search in blocks, on several processes; and negatives mixed from several sources."""
+"""Mining: exact search in blocks, on several processes; and the negatives of stages."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.training.data.examples import Candidates, JudgedExamples, TeacherScores, TextStore
+from encoders.training.data.examples import JudgedExamples, TextStore
+from encoders.training.data.files import TeacherScores
 from encoders.training.data.sources import best_documents
 from encoders.training.recipe import Negatives
 from learned_sparse.collections.trec import ranked
@@ -81,47 +81,18 @@ def test_several_processes_find_the_same() -> None:
 
 TEXTS = TextStore([Document(f"d{number}", f"text {number}") for number in range(40)])
 JUDGED = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS)
-FIRST, SECOND = [f"d{number}" for number in range(1, 11)], [f"d{number}" for number in range(8, 20)]
-
-
-def negatives_of(settings: Negatives, *candidates: Candidates, seed: int = 0) -> list[str]:
-    examples = JUDGED.drawing(settings, *candidates)
-    return [f"d{text.split()[1]}" for text in examples.get(0, np.random.default_rng(seed)).negatives]
-
-
-def test_negatives_come_from_each_source_in_its_share() -> None:
-    first, second = Candidates({"q": FIRST}, 3.0), Candidates({"q": SECOND}, 1.0)
-    for seed in range(20):
-        drawn = negatives_of(Negatives(per_query=4), first, second, seed=seed)
-        assert len(set(drawn)) == 4
-        assert set(drawn[:3]) <= set(FIRST)
-        assert drawn[3] in SECOND
-    one = Counter(negatives_of(Negatives(), first, second, seed=seed)[0] in FIRST[:7] for seed in range(400))
-    assert 180 < one[True] < 240  # 3/4 of 7/10
-
-
-def test_other_sources_fill_up_one_that_has_too_few() -> None:
-    few, many = Candidates({"q": ["d1"]}), Candidates({"q": SECOND})
-    drawn = negatives_of(Negatives(per_query=6), few, many)
-    assert "d1" in drawn
-    assert set(drawn) - {"d1"} <= set(SECOND)
-    drawn = negatives_of(Negatives(per_query=6), few, Candidates({}, random=True))
-    assert drawn[0] == "d1"
-    assert len(set(drawn) - set(SECOND)) > 1  # of the whole collection
+FIRST = [f"d{number}" for number in range(1, 11)]
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
     examples = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS, TeacherScores(tmp_path / "scores.tsv"))
-    far = examples.drawing(Negatives(per_query=7, margin=3.0), Candidates({"q": FIRST}))
+    far = examples.drawing(Negatives(per_query=7, margin=3.0), {"q": FIRST})
     example = far.get(0, np.random.default_rng(0))
     assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores"):
-        negatives_of(Negatives(margin=1.0), Candidates({"q": FIRST}))
-
-
-MIXED = [{"kind": "given", "share": 1}, {"kind": "self", "every": 7, "ranks": [1, 10]}, {"kind": "random"}]
+        JUDGED.drawing(Negatives(margin=1.0), {"q": FIRST})
 
 
 def test_a_stage_has_its_own_negatives(
@@ -132,7 +103,7 @@ def test_a_stage_has_its_own_negatives(
 
     values = recipe_values({"steps": 10}, negatives={"per_query": 2})
     (first,) = values["stages"]
-    second = {**first, "name": "harder", "negatives": {"per_query": 3, "sources": MIXED}}
+    second = {**first, "name": "harder", "negatives": {"kind": "self", "every": 7, "ranks": [1, 10], "per_query": 3}}
     recipe = parse(Recipe, {**values, "stages": [first, second]}, "recipe")
     whole = trained(recipe, "whole")
     mined = [(line["stage"], line["step"]) for line in whole.log() if "mined queries" in line]

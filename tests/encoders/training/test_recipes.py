@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from encoders.train import main
 from encoders.training import recipe as options
 from encoders.training.learner import Learner
 from encoders.training.loop import Training, train
-from encoders.training.recipe import Recipe, differences, load_recipe, recipe_names, resolved, stated, to_mapping
+from encoders.training.recipe import Recipe, differences, load_recipe, recipe_names, recipe_values, stated, to_mapping
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
@@ -33,7 +32,7 @@ def test_all_recipes_are_found() -> None:
 def test_a_recipe_has_at_most_90_keys() -> None:
     kinds = vars(options).values()
     parts = {kind for kind in kinds if dataclasses.is_dataclass(kind) and kind.__module__ == options.__name__}
-    assert sum(len(dataclasses.fields(part)) for part in parts - {options.NegativeSource}) <= 90  # a part of Negatives
+    assert sum(len(dataclasses.fields(part)) for part in parts) <= 90
 
 
 SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
@@ -116,11 +115,8 @@ def validated(**settings: Any) -> dict[str, Any]:
             {"architecture": "sparterm"},
             "'options' go with objective",
         ),
-        ({}, {"negatives": {"sources": [{"kind": "bm25"}], "ranks": [1, 50]}}, "with 'sources', 'kind' and ranks are"),
-        ({}, {"negatives": {"sources": [{"kind": "self"}, {"kind": "self"}]}}, "one source of kind: self suffices"),
         ({}, {"negatives": {"kind": "checkpoint"}}, "kind: checkpoint and 'checkpoint' go together"),
         ({}, {"negatives": {"ranks": [9, 8]}}, "ranks 9 to 8; give 1 <= first <= last"),
-        ({}, {"negatives": {"share": 0}}, "share 0; give a number above 0"),
         ({}, validated(holdout=3, split="dev"), "'holdout' is at least 1 and excludes 'split' and 'queries'"),
         ({}, validated(pool=5, bm25=3), "pool and bm25 are different pools"),
         ({}, validated(pool=5, rerank=True), "'rerank' needs 'bm25'"),
@@ -143,7 +139,7 @@ def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(t
     mine.write_text(
         "base: base.yaml\nsettings: {k: null}\nvalidation: null\nstage: {steps: 6, rank: {score_scale: 3.0}}\n"
     )
-    values = resolved(mine)
+    values = recipe_values(mine)
     assert (values["model"], values["backbone"], values["validation"]) == ("a", "splade-tiny", None)
     assert values["settings"] == {"k": None, "alpha": 0.3}
     one, two = values["stages"]
@@ -153,7 +149,7 @@ def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(t
     assert one["rank"] is not two["rank"]  # so that --set changes one of them
     assert not values.keys() & {"base", "stage"}
     mine.write_text("base: base.yaml\nstages: [{name: only}]\n")  # a list replaces the list of the base
-    assert [stage["name"] for stage in resolved(mine)["stages"]] == ["only"]
+    assert [stage["name"] for stage in recipe_values(mine)["stages"]] == ["only"]
     base.write_text("base: mine.yaml\n")
     with pytest.raises(LearnedSparseError, match="is its own base, through"):
         load_recipe(str(mine))
@@ -186,37 +182,27 @@ def test_trains_into_the_default_folder_and_prints_the_next_command(
     assert "\nnext: python -m learned_sparse.encode --model tiny --collection " in output
 
 
-def test_the_continuation_that_is_printed_goes_on(
-    recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+def test_a_stopped_run_goes_on(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a run whose time is up, which leaves a checkpoint, and of one that is interrupted, which leaves none."""
-    output = tmp_path / "my run"  # a path to quote
-    arguments = [
-        "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
-        "--set", "stages.0.steps=2", "--set", "negatives.ranks=[2, 100]", "--on-bad-line", "skip",
-        "--output", str(output), "--device", "cpu", "--quiet",
-    ]  # fmt: skip
+    """One whose time is up leaves a checkpoint, one that is interrupted leaves none."""
+    output = tmp_path / "run"
+    arguments = ["--recipe", str(recipe_file), "--output", str(output), "--device", "cpu", "--quiet"]
 
     def interrupt(self: Training) -> bool:
         self.interrupted = True
         return True
 
-    ends = f"{output}: 1 steps in "
-    for status, told, limit in (
-        (0, ends, ["--max-seconds", "0", "--overwrite"]),
-        (0, ends, ["--overwrite", "--max-seconds=0"]),
-        (130, "stopped after step 1", ["--overwrite"]),
-    ):
-        with monkeypatch.context() as patch:
-            if status == 130:
-                patch.setattr(Training, "stops", interrupt)
-            assert main([*arguments, *limit]) == status
-        first, command = capsys.readouterr().out.splitlines()[:2]
-        assert first.startswith(told)
-        _, _, module, *words = shlex.split(command)
-        assert (module, words) == ("encoders.train", [*arguments, "--resume"])
-    assert main([*words, "--max-seconds", "0"]) == 0
-    assert f"{output}: 2 steps in " in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "stops", interrupt)
+        with pytest.raises(KeyboardInterrupt, match="interrupted after step 1"):
+            main(arguments)
+    assert not (output / "learned_sparse.json").exists()
+    for steps, limit in ((2, ["--max-seconds", "0"]), (3, [])):
+        assert main([*arguments, "--resume", *limit]) == 0
+        told = capsys.readouterr().out
+        assert told.startswith(f"{output}: {steps} steps in ")
+        assert ("stopped early; go on with --resume" in told) == bool(limit)
 
 
 def test_a_run_of_other_queries_has_no_hard_negatives(recipe_file: Path, tiny_collection: Path, tmp_path: Path) -> None:
@@ -252,7 +238,7 @@ def test_train_is_a_public_function(recipe_file: Path, tmp_path: Path) -> None:
     import encoders
 
     options: dict[str, Any] = {"output": tmp_path / "run", "device": "cpu"}
-    folder = encoders.train(recipe_file, settings={"stages.0.steps": 2, "seed": 1}, **options)
+    folder = encoders.train(recipe_file, settings={"stages.0.steps": 2, "seed": 1}, **options).checkpoint
     assert folder == tmp_path / "run"
     notes = yaml.safe_load((folder / "learned_sparse.json").read_text(encoding="utf-8"))
     assert (notes["training"]["step"], notes["recipe"]["seed"]) == (2, 1)

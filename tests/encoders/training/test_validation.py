@@ -21,7 +21,7 @@ from encoders.models.objectives import Mixture
 from encoders.training import validation
 from encoders.training.recipe import Recipe
 from encoders.training.session import Session, inverse_document_frequencies
-from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores
+from encoders.training.validation import Validator, mixture_scores, mrr_and_ndcg
 from learned_sparse.core.encoder import encode_texts
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
@@ -72,7 +72,7 @@ def test_mixture_scores_equal_a_search_with_each_mixture(
         joined = scipy.sparse.hstack(
             [encoded[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
         )
-        expected.append(mean_reciprocal_rank(search(joined, pool, queries, documents, depth), positives, depth))
+        expected.append(mrr_and_ndcg(search(joined, pool, queries, documents, depth), positives, depth)[0])
     assert scores.tolist() == pytest.approx(expected, abs=1e-9)
     assert len({round(score, 6) for score in expected}) > 3
     monkeypatch.setattr(validation, "_MAX_CELLS", 100)  # several small chunks
@@ -121,7 +121,7 @@ DOCUMENTS = ["python file", "python file file", "wing", "python"]
 def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     tiny_headless: Path, tiny_recipe: Callable[..., Recipe]
 ) -> None:
-    settings = {"query": "asymmetric", "query_gate": "own"}
+    settings = {"query": "asymmetric"}
     changes = {"backbone": str(tiny_headless), "output_bias": -3.0, "idf_bias": 0.5}
     session = Session(tiny_recipe(architecture="sparterm", settings=settings, **changes), "cpu")
     session.start_from(DOCUMENTS)
@@ -130,9 +130,9 @@ def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     ratios = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5, "[CLS]": 1, "[PAD]": 1, "[unused0]": 1}
     assert [float(frequencies[ids[term]]) for term in ratios] == pytest.approx([math.log(r) for r in ratios.values()])
     expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, session.vocabulary, DOCUMENTS)
-    assert set(session.model.towers) == {"importance", "gate", "query_importance", "query_gate"}
+    assert set(session.model.towers) == {"importance", "gate", "query_importance"}
     for name, tower in session.model.towers.items():
-        expected_bias = torch.full_like(expected, -3.0) if name.endswith("gate") else expected
+        expected_bias = torch.full_like(expected, -3.0) if name == "gate" else expected
         torch.testing.assert_close(tower.decoder_bias.detach(), expected_bias)
     with pytest.raises(LearnedSparseError, match="no tower of this model has output biases"):
         Session(tiny_recipe(architecture="unicoil", idf_bias=0.5), "cpu").start_from(DOCUMENTS)

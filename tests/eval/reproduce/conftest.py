@@ -56,7 +56,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
         if broken:
             write_end(counted, 1.0, alone=True, error=f"{home()}/costs: no room")
         return CellPlan(
-            row=row, column=column, seed=seed, run=home() / "run.txt",
+            row=row, column=column, seed=seed,
             steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],
             costs=counted.writes[0] if costs else None, checkpoint=f"checkpoint-{seed}",
         )  # fmt: skip

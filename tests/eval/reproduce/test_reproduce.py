@@ -74,7 +74,6 @@ def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Pat
     values = {
         "title": "Toy",
         "hits": 100,
-        "verify": 3,
         "baseline": "BM25",
         "columns": {"toy": {"collection": "{data}/toy", "split": "test", "measures": ["MRR@10", "R@100"]}},
         "training": {"data": ["{data}/toy:train"], "negatives": 5},

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from eval.reproduce import runner
-from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, run_step
+from eval.reproduce.runner import Runner, check_disk_space, in_this_process, own_process, run_step
 from eval.reproduce.steps import VERSIONS, Step, is_done, log_of, other_versions, record_of, status_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
@@ -205,7 +206,7 @@ def test_steps_run_in_parallel_except_costs() -> None:
     assert running_counts[-1] == 1
 
 
-@pytest.mark.parametrize("execute", [OwnProcess(threads=1), in_this_process])
+@pytest.mark.parametrize("execute", [partial(own_process, 1, set()), in_this_process])
 def test_the_output_of_a_failing_command_is_logged(execute: Callable[[Step], int]) -> None:
     words = ("expand", "--collection", "nowhere", "--output", str(home() / "x"))
     failing = step("one", module="eval.reproduce.prepare", arguments=words)
