@@ -219,7 +219,7 @@ class Pipeline:
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
         """Weights of the documents of a slice, and what the encoder counted."""
         encoder, texts = self._encoder, item.texts
-        weights = SparseBatch.concatenate([encoder.encode_prepared(prepared) for prepared in item.prepared])
+        weights = SparseBatch.concatenate(list(map(encoder.encode_prepared, item.prepared)))
         expected = len(texts) if item.factors is None else item.factors.shape[1]
         if len(weights) != expected:
             raise RuntimeError(f"the encoder returned {len(weights)} vectors for {expected} texts")
