@@ -17,8 +17,6 @@ demo := eval.reproduce --matrix demo --in-process --output $(or $(LEARNED_SPARSE
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
 bin := $(VENV)/bin
-# The tests that load encoders; `make test ALL=yes` runs them in bf16, too, which every processor computes, some slowly.
-numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 # The tests of one file share fixtures; the slow files come first.
 pytest := $(bin)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -46,10 +44,7 @@ demo: $(installed)
 	@echo "next, a page to search these indexes side by side: $(bin)/python -m learned_sparse.serve"
 
 test: check
-	$(pytest) $(if $(ALL),-m 'not published and not faults')
-ifdef ALL
-	LEARNED_SPARSE_DTYPE=bf16 $(pytest) -m 'not jvm and not published' $(numbers)
-endif
+	$(if $(ALL),TEST_DTYPE=bf16 )$(pytest) $(if $(ALL),-m 'not published and not faults')
 
 test-jvm: $(ready)
 	$(pytest) -m 'jvm and not slow and not published and not faults'

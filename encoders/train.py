@@ -45,15 +45,11 @@ def main(argv: list[str] | None = None) -> int:
     if values.get("kind") == "cross-encoder":
         return _train_cross_encoder(options, values)
     recipe = parse(Recipe, values, options.recipe)
-    output = options.output or checkpoint_folder(recipe.model)
     import_extra("accelerate", "train")
-    from encoders.training.loop import run_recipe
+    from encoders.training.loop import train
 
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
-    report = run_recipe(recipe, output, **{name: getattr(options, name) for name in names})
-    if not report.written:
-        print(f"stopped after step {report.progress.steps}; go on with --resume")
-        return 130
+    report = train(recipe, options.output, **{name: getattr(options, name) for name in names})
     score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
     state = "" if report.finished else ", stopped early; go on with --resume"
     print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")

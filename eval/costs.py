@@ -156,8 +156,8 @@ def _index_terms(index: Path, note: IndexNote) -> TermCounts:
     """Lucene's statistics, so no document is read. Empty texts that the BM25 index left out count as documents."""
     contents = read_contents(index)
     frequency = document_frequencies(index)
-    postings = contents.postings - frequency.pop(EMPTY_TERM, 0)
-    texts = contents.documents + note.facts.get("empty", 0)
+    postings = contents["postings"] - frequency.pop(EMPTY_TERM, 0)
+    texts = contents["documents"] + note.facts.get("empty", 0)
     return TermCounts(frequency, texts, postings, np.empty(0, np.int32))
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -60,10 +59,23 @@ def python() -> Python:
     """Run this Python in a new process: ``python("-m", "learned_sparse", "--check", cwd=...)``."""
 
     def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-        settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 120, **options}
+        settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 300, **options}
         return subprocess.run([sys.executable, *map(str, arguments)], check=False, **settings)  # type: ignore[call-overload, no-any-return]
 
     return run
+
+
+IN_BF16 = ("tests/encoders/encoding/", "tests/encoders/head/test_attribution.py", "tests/learned_sparse/inspect/")
+"""Tests that load encoders; ``make test ALL=yes`` runs them in bf16, which every processor computes, some slowly."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _data_type(request: pytest.FixtureRequest) -> Generator[None]:
+    """The default data type of the tests that load encoders is ``TEST_DTYPE``."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "TEST_DTYPE" in os.environ and request.node.nodeid.startswith(IN_BF16):
+            patch.setenv("LEARNED_SPARSE_DTYPE", os.environ["TEST_DTYPE"])
+        yield
 
 
 SLOW = (
@@ -109,23 +121,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: must not be skipped ({reason})"
     return report
-
-
-@pytest.fixture(scope="session")
-def nodes_of_session() -> Generator[Any]:
-    """The Ray cluster of the tests, started once."""
-    from tests.ray_nodes import Nodes
-
-    nodes = Nodes()
-    yield nodes
-    nodes.shutdown()
-
-
-@pytest.fixture
-def nodes(nodes_of_session: Any) -> Any:
-    """Both nodes of the cluster (``tests.ray_nodes.Nodes``), alive."""
-    nodes_of_session.restore()
-    return nodes_of_session
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Long commands show a progress bar on a terminal, print what they wrote, and a next command that runs."""
+"""Long commands show a progress bar on a terminal, and print a next command that runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import logging
 import re
 import shlex
 import sys
-from functools import partialmethod
 from pathlib import Path
 
 import pytest
-import tqdm.std
 
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core import errors
@@ -19,22 +17,6 @@ from learned_sparse.ray import command_of
 from tests.toy_data import save_collection
 
 ENCODE = "learned_sparse.encode --model m --checkpoint checkpoint --device cpu --dtype fp32"
-BARS = [
-    (f"{ENCODE} --input toy/corpus.jsonl --output vectors", "12/12", "12 documents of"),
-    (f"{ENCODE} --queries --input toy/queries.jsonl --output queries", "12/12", "12 queries"),
-    (
-        "learned_sparse.search --backend exact --vectors vectors --topics toy/queries.jsonl --output run",
-        "12/12", "run: 12 queries",
-    ),
-    ("learned_sparse.export --format ciff --vectors vectors --output ciff", "12/12", "ciff: 12 documents"),
-    ("learned_sparse.jsonvector prune --vectors vectors --top-dimensions 1 --output pruned", "12/12", "12 documents"),
-    ("eval.costs --vectors vectors --queries queries --output costs", "236/236", "costs: "),
-    (
-        "encoders.teach --collection toy --split test --run few --checkpoint checkpoint --output scores",
-        "12/12", "scores: 12 pairs of 12 queries",
-    ),
-]  # fmt: skip
-"""Commands, each of which may read what those before wrote; what the bar shows, and what is printed at the end."""
 
 
 class Terminal(io.StringIO):
@@ -55,23 +37,10 @@ def printed_by(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, tmp_home: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a collection, a checkpoint and a run."""
+    """The current folder, with a collection and a checkpoint."""
     monkeypatch.chdir(tmp_path)
     save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
-    (tmp_path / "few").write_text("q0 Q0 d0 1 2.0 t\n", encoding="utf-8")
     return save_collection(tmp_path / "toy", ["test"]).parent
-
-
-def test_bar_and_end(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(tqdm.std.tqdm, "__init__", partialmethod(tqdm.std.tqdm.__init__, mininterval=0, miniters=1))
-    for words, shown, end in BARS:
-        terminal = Terminal()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stderr", terminal)
-            printed = printed_by(words, capsys)
-        assert shown in terminal.getvalue(), words
-        assert re.search(r"\d+%\||\d+ documents \[", terminal.getvalue())
-        assert any(end in line for line in printed), printed
 
 
 def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:

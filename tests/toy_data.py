@@ -78,10 +78,10 @@ def cut_down(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
     return values
 
 
-def save_library(folder: Path) -> Path:
-    """Copy ``MODULES`` of the standard library."""
+def save_library(folder: Path, modules: Iterable[str] = MODULES) -> Path:
+    """Copy ``modules`` of the standard library."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in MODULES:
+    for name in modules:
         source = standard_library() / name
         shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy(source, folder / name)
     return folder

@@ -46,66 +46,48 @@ class TrainingReport:
     checkpoint: Path
     progress: Progress  # with the steps over all stages, the best score, and the seconds over all resumptions
     finished: bool
-    written: bool  # whether the checkpoint was written: not if the run was interrupted
 
 
 def train(
     recipe: str | Path | Recipe,
+    output: Path | str | None = None,
     *,
     data: Sequence[str] = (),
-    output: Path | str | None = None,
     settings: Changes = (),
-    quiet: bool = True,
-    **options: Any,
-) -> Path:
-    """Train a model and return its checkpoint folder.
-
-    * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
-    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
-    * ``output``: the checkpoint folder (default: that of the recipe's model); the state of the run is kept below it
-    * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
-    * ``quiet``: no progress bar
-    * ``options``: those of ``run_recipe``: ``resume``, ``overwrite``, ``device``, ``max_seconds``, ``log_with``
-    """
-    if not isinstance(recipe, Recipe):
-        recipe = load_recipe(recipe, changes=settings, data=data)
-    elif data or settings:
-        raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
-    folder = checkpoint_folder(recipe.model) if output is None else Path(output)
-    report = run_recipe(recipe, folder, quiet=quiet, **options)
-    if not report.written:
-        raise KeyboardInterrupt(f"training was interrupted after step {report.progress.steps}; go on with resume=True")
-    return report.checkpoint
-
-
-def run_recipe(
-    recipe: Recipe,
-    output: Path,
-    *,
     resume: bool = False,
     overwrite: bool = False,
     device: str | None = None,
     max_seconds: float | None = None,
-    quiet: bool = False,
+    quiet: bool = True,
     log_with: Sequence[Any] = (),
 ) -> TrainingReport:
-    """Train ``recipe`` into the checkpoint folder ``output``; the state of the run is kept in ``output/training``.
+    """Train a model into a checkpoint folder; the state of the run is kept in ``training`` below it.
 
+    * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
+    * ``output``: the checkpoint folder (default: that of the recipe's model)
+    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
+    * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
     * ``resume``: go on from the last saved state, or start if there is none; on a CPU, the final weights equal those of
       an undisturbed run
     * ``overwrite``: replace a run in ``output``
     * ``max_seconds``: end early with the best weights so far
     * ``quiet``: no progress bar
     * ``log_with``: also report to these trackers: ``tensorboard``, ``wandb``, or trackers of accelerate
+
+    Ctrl-C and SIGTERM end the run after the current step with ``KeyboardInterrupt`` and without a checkpoint.
     """
-    folder = RunFolder(output)
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(recipe, changes=settings, data=data)
+    elif data or settings:
+        raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
+    folder = RunFolder(checkpoint_folder(recipe.model) if output is None else Path(output))
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.finished.exists() and not overwrite:
-        return TrainingReport(checkpoint=output, progress=progress, finished=True, written=True)
+        return TrainingReport(checkpoint=folder.path, progress=progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
-    session = Session(recipe, device, log_with, output / "training")
-    lock = locked(output) if session.processes.is_main_process else nullcontext()
+    session = Session(recipe, device, log_with, folder.log.parent)
+    lock = locked(folder.path) if session.processes.is_main_process else nullcontext()
     with lock, process_settings(session.precision, session.device):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
         options: dict[str, Any] = {"max_seconds": max_seconds, "overwrite": overwrite, "quiet": quiet}
@@ -170,10 +152,7 @@ class Training:
         self._started = time.monotonic()
 
     def run(self) -> TrainingReport:
-        """Train the stages that are left. Ctrl-C and SIGTERM end the run after the current step, a second one at once.
-
-        An interrupted run writes no checkpoint.
-        """
+        """Train the stages that are left. A first Ctrl-C ends the run after the current step, a second one at once."""
         numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
 
         def interrupt(*_: object) -> None:
@@ -187,7 +166,22 @@ class Training:
 
         before = {number: signal.signal(number, interrupt) for number in numbers}
         try:
-            return self._run()
+            resumed = self._folder.state if self._folder.state.exists() else None
+            stages = self._recipe.stages
+            for number in range(self._progress.stage, len(stages)):
+                done = self._progress
+                if number > done.stage:  # scores of different stages are not comparable
+                    self._load_best()
+                    kept: dict[str, Any] = {"seconds": done.seconds, "recipe": done.recipe, "data": done.data}
+                    self._progress = Progress(stage=number, steps_before=done.steps_before + done.step, **kept)
+                if not self._stage(stages[number], resumed):
+                    break
+                resumed = None
+            finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
+            if self.interrupted and not finished:
+                raise KeyboardInterrupt(f"training was interrupted after step {self._progress.steps}; resume it")
+            self._export(finished)
+            return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished)
         finally:
             restore()
             self._journal.close()
@@ -199,24 +193,6 @@ class Training:
         stops, interruptions = self._session.sum(votes).tolist()
         self.interrupted = interruptions > 0
         return bool(stops > 0)
-
-    def _run(self) -> TrainingReport:
-        resumed = self._folder.state if self._folder.state.exists() else None
-        stages = self._recipe.stages
-        for number in range(self._progress.stage, len(stages)):
-            done = self._progress
-            if number > done.stage:  # scores of different stages are not comparable
-                self._load_best()
-                kept: dict[str, Any] = {"seconds": done.seconds, "recipe": done.recipe, "data": done.data}
-                self._progress = Progress(stage=number, steps_before=done.steps_before + done.step, **kept)
-            if not self._stage(stages[number], resumed):
-                break
-            resumed = None
-        finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
-        written = finished or not self.interrupted
-        if written:
-            self._export(finished)
-        return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished, written=written)
 
     def _load_best(self) -> None:
         """Put the best weights of the stage into the model; without validation the weights stay."""

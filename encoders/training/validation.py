@@ -129,13 +129,14 @@ class Validator:
         own = counts.get("document", np.zeros_like(counts["query"]))  # a process may have no documents
         sums = {"query": counts["query"], "document": session.gather_array(own[None]).sum(axis=0)}
         terms = {side: of_side[:-1] / of_side[-1] for side, of_side in sums.items()}
+        mrr, ndcg = mrr_and_ndcg(run, self.positives, DEPTH)
         measures = {
-            "nDCG@10": (ndcg(run, self.positives, DEPTH), 6),
+            "nDCG@10": (ndcg, 6),
             **{f"terms per {side}": (of_side.sum(), 4) for side, of_side in terms.items()},
             "FLOPS": (terms["query"] @ terms["document"], 4),
         }
         others = {name: round(float(value), digits) for name, (value, digits) in measures.items()}
-        return mean_reciprocal_rank(run, self.positives, DEPTH), None, others
+        return mrr, None, others
 
     def _best(self, session: Session, mixtures: Sequence[Mixture]) -> tuple[float, int]:
         """MRR@10 of the best mixture and its index; queries rank the pool, or each its own candidates."""
@@ -209,34 +210,21 @@ def _plain_key(text: str) -> int:
     return text_key(text.partition(EXPANDED)[0].strip())
 
 
-def mean_reciprocal_rank(
+def mrr_and_ndcg(
     run: Mapping[str, Sequence[tuple[str, float]]], positives: Mapping[str, Sequence[str]], depth: int = 10
-) -> float:
-    """MRR@``depth`` over all of ``positives``; a query without results counts 0.
+) -> tuple[float, float]:
+    """MRR and nDCG at ``depth`` over all of ``positives``, each with the gain 1; a query without results counts 0.
 
-    >>> mean_reciprocal_rank({"q1": [("a", 2.0), ("b", 1.0)]}, {"q1": ["b"], "q2": ["c"]})
-    0.25
+    >>> mrr, ndcg = mrr_and_ndcg({"q1": [("a", 2.0), ("b", 1.0)]}, {"q1": ["b"], "q2": ["c"]})
+    >>> mrr, round(ndcg, 4)  # the means of 1/2 and 0, and of 1 / log2(3) and 0
+    (0.25, 0.3155)
     """
-    total = 0.0
+    discounts, reciprocal_ranks, gain = 1 / np.log2(np.arange(2, depth + 2)), 0.0, 0.0
     for query, relevant in positives.items():
-        ids = [id for id, _ in run.get(query, ())][:depth]
-        total += next((1 / rank for rank, id in enumerate(ids, start=1) if id in relevant), 0.0)
-    return total / len(positives)
-
-
-def ndcg(
-    run: Mapping[str, Sequence[tuple[str, float]]], positives: Mapping[str, Sequence[str]], depth: int = 10
-) -> float:
-    """nDCG@``depth`` over all of ``positives``, each with the gain 1; a query without results counts 0.
-
-    >>> round(ndcg({"q1": [("a", 2.0), ("b", 1.0)]}, {"q1": ["b"], "q2": ["c"]}), 4)  # 1 / log2(3), and 0
-    0.3155
-    """
-    discounts, total = 1 / np.log2(np.arange(2, depth + 2)), 0.0
-    for query, relevant in positives.items():
-        gains = [id in relevant for id, _ in run.get(query, ())][:depth]
-        total += float(discounts[: len(gains)] @ gains / discounts[: len(relevant)].sum())
-    return total / len(positives)
+        found = [id in relevant for id, _ in run.get(query, ())][:depth]
+        reciprocal_ranks += 1 / (found.index(True) + 1) if True in found else 0.0
+        gain += float(discounts[: len(found)] @ found / discounts[: len(relevant)].sum())
+    return reciprocal_ranks / len(positives), gain / len(positives)
 
 
 def mixture_scores(

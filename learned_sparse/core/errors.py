@@ -6,13 +6,15 @@ import difflib
 import errno
 import io
 import logging
+import math
 import os
 import re
 import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -126,13 +128,18 @@ def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> L
     return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
 
 
-def refuse_text(query: object) -> None:
-    """Raise if ``query`` is a text where ``{term: impact}`` is expected."""
+def check_query(query: Mapping[str, int], largest: float = math.inf) -> None:
+    """Raise unless ``query`` is ``{term: impact}`` with whole numbers from 0 to ``largest``."""
     if isinstance(query, str):
         raise LearnedSparseError(
             f"a query is {{term: impact}}, not a text: search(queries.encode({query[:60]!r})), with queries = "
             "QueryEncoder.from_index(INDEX)"
         )
+    for term, impact in query.items():
+        if isinstance(impact, bool) or not isinstance(impact, Integral) or not 0 <= impact <= largest:
+            raise LearnedSparseError(
+                f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {largest:,}"
+            )
 
 
 def counted(count: int, noun: str) -> str:

@@ -29,7 +29,7 @@ from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, index_files
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
 from learned_sparse.lucene.jvm import anserini_jar, java_thread
-from learned_sparse.lucene.searchers import IndexContents, postings_of, read_contents
+from learned_sparse.lucene.searchers import postings_of, read_contents
 from learned_sparse.lucene.writer import DELIMITER, LuceneWriter
 
 if TYPE_CHECKING:
@@ -272,12 +272,12 @@ def _problem(line: bytes) -> str:
     return ""
 
 
-def differing_totals(expected: Mapping[str, int], contents: IndexContents) -> list[str]:
+def differing_totals(expected: Mapping[str, int], contents: Mapping[str, int]) -> list[str]:
     """A line for each count of an index that is not the ``expected`` one of its input."""
     return [
         f"{name.replace('_', ' ')}: {in_files:,} in the files, {in_index:,} in the index"
         for name, in_files in expected.items()
-        if in_files != (in_index := getattr(contents, name))
+        if in_files != (in_index := contents[name])
     ]
 
 
@@ -285,7 +285,7 @@ def _save_note(index: Path, folder: Path, note: IndexNote, expected: Mapping[str
     """Add the counts of the new index in ``folder`` to its note and save it; raise if they are not the ``expected``."""
     contents = read_contents(folder)
     if wrong := differing_totals(expected, contents):
-        repeated = contents.distinct_ids < contents.documents
+        repeated = contents["distinct_ids"] < contents["documents"]
         way_out = "give each document an id of its own, and index again" if repeated else "make the index again"
         raise LearnedSparseError(f"{index}: {'; '.join(wrong)}; {way_out}")
     counts = {name: count for name, count in expected.items() if name != "distinct_ids"}

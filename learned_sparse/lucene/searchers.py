@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from learned_sparse.core.errors import LearnedSparseError, refuse_text
+from learned_sparse.core.errors import LearnedSparseError, check_query
 from learned_sparse.lucene.jvm import (
     BM25_SIMILARITY,
     IMPACT_SIMILARITY,
@@ -169,36 +167,24 @@ def _english() -> tuple[Any, Any]:
 
 def _terms_and_impacts(query: Impacts) -> tuple[list[str], list[float]]:
     """Terms and impacts of a query; a term of impact 0 matches nothing."""
-    refuse_text(query)
-    for term, impact in query.items():
-        if not 0 <= impact <= MAX_INT or int(impact) != impact:
-            raise LearnedSparseError(
-                f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {MAX_INT:,}"
-            )
+    check_query(query, MAX_INT)
     positive = {term: float(impact) for term, impact in query.items() if impact}
     return list(positive), list(positive.values())
 
 
-@dataclass(frozen=True)
-class IndexContents:
-    """Counts by Lucene's own statistics."""
+def read_contents(index: Path) -> dict[str, int]:
+    """Lucene's counts of an index, after a comparison of all files with their checksums.
 
-    documents: int
-    distinct_ids: int
-    """Lower than ``documents`` if an id was indexed twice (Anserini keeps both documents)."""
-    postings: int
-    total_impacts: int
-    """Sum of all impacts; in an index of text, of all term frequencies."""
-
-
-def read_contents(index: Path) -> IndexContents:
-    """Count documents, ids, postings and impacts, after a comparison of all files with their checksums."""
+    ``documents``; ``distinct_ids``, fewer if an id was indexed twice (Anserini keeps both documents); ``postings``;
+    ``total_impacts``, the sum of all impacts, or in an index of text of all term frequencies.
+    """
     with contextlib.closing(open_reader(index, check=True)) as reader:
         leaves = reader.leaves()
         fields = [leaves.get(number).reader().terms(_ID) for number in range(leaves.size())]
         ids = sum(int(terms.size()) for terms in fields if terms)
-        postings, impacts = reader.getSumDocFreq(_CONTENTS), reader.getSumTotalTermFreq(_CONTENTS)
-        return IndexContents(int(reader.numDocs()), ids, int(postings), int(impacts))
+        postings, impacts = int(reader.getSumDocFreq(_CONTENTS)), int(reader.getSumTotalTermFreq(_CONTENTS))
+        documents = int(reader.numDocs())
+        return {"documents": documents, "distinct_ids": ids, "postings": postings, "total_impacts": impacts}
 
 
 def document_frequencies(index: Path) -> dict[str, int]:
@@ -214,15 +200,6 @@ def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
     """``ImpactSearcher.postings`` of an index."""
     with ImpactSearcher(index) as searcher:
         return searcher.postings(ids)
-
-
-def sampled_documents(index: Path, sample: int) -> list[list[str]]:
-    """The terms of each of ``sample`` random documents (or of all, if there are fewer); the same ones at each call."""
-    with contextlib.closing(open_reader(index)) as reader:
-        total, stored = int(reader.maxDoc()), reader.storedFields()
-        numbers = random.Random(0).sample(range(total), min(sample, total))  # noqa: S311  (no cryptography)
-        ids = [str(stored.document(number).get(_ID)) for number in sorted(numbers)]
-    return [list(vector) for vector in postings_of(index, ids).values()]
 
 
 def open_reader(index: Path, *, check: bool = False) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core.errors import LearnedSparseError, refuse_text
+from learned_sparse.core.errors import LearnedSparseError, check_query
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import RESERVED
 
@@ -83,7 +83,8 @@ class ExactSearcher:
 
     def scores(self, query: Mapping[str, int]) -> Scores:
         """Score of every document, by ascending id: int32 if every possible score fits, else int64."""
-        bound = _checked_sum(query) * self._largest
+        check_query(query)
+        bound = sum(map(int, query.values())) * self._largest
         if bound > np.iinfo(np.int64).max:
             raise LearnedSparseError("scores would exceed 64 bits; quantise with a smaller factor")
         dtype: Any = np.int32 if bound <= np.iinfo(np.int32).max else np.int64
@@ -106,12 +107,3 @@ def best_rows(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     rows = np.flatnonzero(scores >= threshold)
     order: npt.NDArray[np.int64] = rows[np.argsort(-scores[rows], kind="stable")[: max(k, 0)]]
     return order
-
-
-def _checked_sum(query: Mapping[str, int]) -> int:
-    """Sum of the impacts of ``query``; raise unless all are integers >= 0."""
-    refuse_text(query)
-    for term, impact in query.items():
-        if isinstance(impact, bool) or not isinstance(impact, int | np.integer) or impact < 0:
-            raise LearnedSparseError(f"query term {term!r} has the impact {impact!r}, not an integer >= 0")
-    return sum(map(int, query.values()))

@@ -74,8 +74,8 @@ def index(method: str, folder: str, threads: int) -> dict[str, Any]:
     memory, contents = memory_mb() if method == "direct" else java_mb, read_contents(output)
     files = [file.stat().st_size for file in output.iterdir() if file.suffix != ".log"]
     return {
-        "seconds": round(seconds, 3), "memory_mb": round(memory, 1), "documents": contents.documents,
-        "postings": contents.postings, "total_impacts": contents.total_impacts,
+        "seconds": round(seconds, 3), "memory_mb": round(memory, 1), "documents": contents["documents"],
+        "postings": contents["postings"], "total_impacts": contents["total_impacts"],
         "index_mb": round(sum(files) / 1e6, 2),
     }  # fmt: skip
 

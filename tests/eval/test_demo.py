@@ -14,7 +14,7 @@ from eval.reproduce import __main__ as reproduce
 from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections import pydoc
 from learned_sparse.core.files import checkpoint_folder, home, index_folder, run_file, vectors_folder
-from tests.toy_data import save_library, save_recipes
+from tests.toy_data import MODULES, save_library, save_recipes
 
 
 @pytest.mark.jvm
@@ -28,7 +28,7 @@ def test_the_demo_runs_every_step_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two steps on a tiny BERT for each recipe, a part of the library, and runs of 100 hits, which R@100 needs."""
-    library = save_library(tmp_path / "library")
+    library = save_library(tmp_path / "library", MODULES[:4])
     monkeypatch.setattr(pydoc, "standard_library", lambda: library)
     matrix = dataclasses.replace(load_matrix("demo"), hits=100)
     recipes = [f"demo-{name}" for name in ("sparterm", "splade", "spade", "uhd")]
@@ -51,8 +51,8 @@ def test_the_demo_runs_every_step_once(
     output, table = run(f"{ready} splade")
     assert re.search(r"4 of 4 cells run, 0 of \d+ steps failed\n", output)
     assert any(message.startswith("[ 1/16] index-bm25 indexes/pydoc/bm25: ") for message in caplog.messages)
-    assert 0.3 < float(table["BM25"][0]) < 0.5  # a part of Python 3.11.7: 0.4331
-    assert 0.7 < float(table["BM25"][1]) < 0.95
+    assert 0.3 < float(table["BM25"][0]) < 0.6
+    assert 0.7 < float(table["BM25"][1]) < 1
     score, difference, *others = table["splade"]
     assert len(others) == 6
     assert 0 <= float(score.rstrip("▼")) < float(table["BM25"][0])  # a random BERT

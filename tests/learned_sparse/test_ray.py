@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,21 @@ from learned_sparse.ray import Engine, Resources
 from tests.ray_nodes import Nodes
 
 COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def cluster_of_nodes() -> Iterator[Nodes]:
+    """The Ray cluster, started once."""
+    nodes = Nodes()
+    yield nodes
+    nodes.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster_of_nodes: Nodes) -> Nodes:
+    """Both nodes of the cluster, alive."""
+    cluster_of_nodes.restore()
+    return cluster_of_nodes
 
 
 @pytest.fixture

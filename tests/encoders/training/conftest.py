@@ -152,9 +152,9 @@ def trained(tmp_path: Path) -> Trained:
     """``trained(recipe, name, **options)`` trains on the CPU into a folder called ``name``."""
 
     def make(recipe: Recipe, name: str = "run", **options: Any) -> Run:
-        from encoders.training.loop import run_recipe
+        from encoders.training.loop import train
 
-        report = run_recipe(recipe, tmp_path / name, device="cpu", quiet=True, **options)
+        report = train(recipe, tmp_path / name, device="cpu", **options)
         return Run(tmp_path / name, report)
 
     return make

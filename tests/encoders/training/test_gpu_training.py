@@ -13,7 +13,7 @@ import torch
 
 from encoders.backbone.device import random_state, set_random_state
 from encoders.models import ARCHITECTURES
-from encoders.training.loop import run_recipe
+from encoders.training.loop import train
 from encoders.training.recipe import Recipe
 from tests.encoders.models.cases import SMALLEST
 from tests.encoders.training.conftest import Recipes, Run
@@ -28,7 +28,7 @@ def last_device() -> torch.device:
 
 
 def losses(recipe: Recipe, output: Path, device: str = DEVICE, **options: Any) -> list[float]:
-    run_recipe(recipe, output, device=device, quiet=True, **options)
+    train(recipe, output, device=device, **options)
     return Run(output).logged("loss")
 
 

@@ -21,7 +21,7 @@ from encoders.models.objectives import Mixture
 from encoders.training import validation
 from encoders.training.recipe import Recipe
 from encoders.training.session import Session, inverse_document_frequencies
-from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores
+from encoders.training.validation import Validator, mixture_scores, mrr_and_ndcg
 from learned_sparse.core.encoder import encode_texts
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
@@ -72,7 +72,7 @@ def test_mixture_scores_equal_a_search_with_each_mixture(
         joined = scipy.sparse.hstack(
             [encoded[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
         )
-        expected.append(mean_reciprocal_rank(search(joined, pool, queries, documents, depth), positives, depth))
+        expected.append(mrr_and_ndcg(search(joined, pool, queries, documents, depth), positives, depth)[0])
     assert scores.tolist() == pytest.approx(expected, abs=1e-9)
     assert len({round(score, 6) for score in expected}) > 3
     monkeypatch.setattr(validation, "_MAX_CELLS", 100)  # several small chunks

@@ -87,23 +87,17 @@ run_main(main)
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(
-    ("variable", "value", "heap"),
-    [
-        (jvm.OPTIONS_VARIABLE, "-XX:wings", None),
-        ("JAVA_TOOL_OPTIONS", "-XX:wings", None),
-        ("--heap", "100000g", "100000g"),
-    ],
+    ("variable", "value"),
+    [(jvm.OPTIONS_VARIABLE, "-XX:wings"), ("JAVA_TOOL_OPTIONS", "-XX:wings"), ("--heap", "100000g")],
 )
-def test_options_that_java_refuses(
-    variable: str, value: str, heap: str | None, python: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_that_java_refuses(variable: str, value: str, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a new process, which Java could end by itself."""
     monkeypatch.delenv(jvm.OPTIONS_VARIABLE, raising=False)
-    if heap is None:
+    heap = value if variable == "--heap" else None
+    if not heap:
         monkeypatch.setenv(variable, value)
     imports = "from learned_sparse.core.errors import run_main; from learned_sparse.lucene.jvm import start_jvm"
-    code = f"{imports}; run_main(lambda _: start_jvm(heap={heap!r}) and 0)"
-    done = python("-c", code)
+    done = python("-c", f"{imports}; run_main(lambda _: start_jvm(heap={heap!r}) and 0)")
     assert done.returncode == 2
     assert done.stderr.startswith("error: Java does not start (")
     assert done.stderr.endswith(f"); check {variable} {value}\n")

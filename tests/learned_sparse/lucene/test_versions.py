@@ -38,7 +38,7 @@ def test_an_index_of_a_newer_lucene(tmp_path: Path) -> None:
     from learned_sparse.index.build import build_index
 
     build_index(vectors, tmp_path / "index")
-    assert read_contents(tmp_path / "index").documents == 200
+    assert read_contents(tmp_path / "index")["documents"] == 200
     path = tmp_path / "index" / "segments_1"
     content = bytearray(path.read_bytes())
     assert content[MAJOR] == content[CREATED] in (9, 10)
