@@ -22,7 +22,6 @@ from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.files import check_name
 from learned_sparse.core.settings import parse, read_yaml
 
 DATA = "{data}"
@@ -270,12 +269,12 @@ class Matrix:
 
 
 def slug(row: str) -> str:
-    """Name of a row in paths.
+    """Readable name of a row in paths, which cannot leave a folder; several rows may have the same.
 
-    >>> slug("UHD separate, tuned"), slug("SpaDE k=10")
-    ('uhd-separate-tuned', 'spade-k-10')
+    >>> slug("UHD separate, tuned"), slug("SpaDE k=10"), slug("../..")
+    ('uhd-separate-tuned', 'spade-k-10', 'row')
     """
-    return re.sub(r"[^a-z0-9]+", "-", row.lower()).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", row.lower()).strip("-") or "row"
 
 
 def columns_of_average(matrix: Matrix, name: str) -> dict[str, float]:
@@ -384,8 +383,6 @@ def _checked_columns(matrix: Matrix, below: Container[str]) -> Measures:
     """
     if not matrix.columns or not matrix.rows:
         raise LearnedSparseError("a matrix needs at least one row and one column")
-    _check_names(matrix.rows, "rows")
-    _check_names([*matrix.columns, *matrix.averages], "columns")
     runnable = [name for name, row in matrix.rows.items() if not row.published]
     measures: dict[str, tuple[str, ...] | None] = {}
     for name, column in matrix.columns.items():
@@ -408,18 +405,6 @@ def _checked_columns(matrix: Matrix, below: Container[str]) -> Measures:
             shared = [one for one in lists[0] if all(one in of_part for of_part in lists)] if lists else []
             measures[name] = tuple(shared) if len(lists) == len(parts) else None
     return measures
-
-
-def _check_names(names: Iterable[str], where: str) -> None:
-    """Raise unless the names in paths (``slug``) are not empty and all different."""
-    seen: dict[str, str] = {}
-    for name in names:
-        short = slug(name)
-        if not short:
-            raise LearnedSparseError(f"{where}: {name!r} has no letter and no digit to name files by")
-        check_name(short, where)
-        if (other := seen.setdefault(short, name)) != name:
-            raise LearnedSparseError(f"{where}: {name!r} and {other!r} would both be {short!r} in file names")
 
 
 def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:

@@ -266,8 +266,8 @@ class Builder:
             reads=tuple(dict.fromkeys(part for part in made_of if isinstance(part, Path))),
             facts=dict(itertools.chain(*(part.items() for part in made_of if isinstance(part, Mapping)))),
         )
-        plain = self.matrix.plain_names
-        name = at.replace("*", stem if plain else f"{stem[:_MAX_STEM].rstrip('-')}-{_digest(draft)}")
+        short = stem[:_MAX_STEM].rstrip("-")
+        name = at.replace("*", short if self.matrix.plain_names else f"{short}-{_digest(draft)}")
         path, option = home() / name, _OUTPUT.get(kind, "--output")
         output: tuple[str, ...] = (option, path.name if option == "--model" else str(path))
         if option == "--model" and "--input" in arguments:  # only texts of a collection have a default folder

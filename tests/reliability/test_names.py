@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.reproduce.matrix import load_matrix
+from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import (
@@ -76,17 +77,19 @@ def test_commands_refuse_a_name_that_leaves_the_home_folder(tmp_home: Path) -> N
     assert encoder_named("../x") is None
 
 
-def test_rows_of_a_matrix_and_splits_of_a_collection(tmp_path: Path) -> None:
-    columns, path = {"pydoc": {"collection": "pydoc", "split": "test"}}, tmp_path / "mine.yaml"
-    for names, message in (
-        (["Splade", "sPLADE"], "would both be 'splade' in file names"),
-        (["x" * 300], "cannot be a folder"),
-        (["../.."], "no letter and no digit"),
-    ):
-        matrix = {"title": "M", "columns": columns, "rows": {name: {"bm25": "text"} for name in names}}
-        path.write_text(yaml.safe_dump(matrix), encoding="utf-8")
-        with pytest.raises(LearnedSparseError, match=f"rows.*{message}"):
-            load_matrix(path)
+@pytest.mark.parametrize("names", [["Splade", "sPLADE"], ["x" * 300], ["../.."], ["模型"]])
+def test_rows_of_a_matrix(names: list[str], tmp_path: Path, tmp_home: Path) -> None:
+    columns = {"pydoc": {"collection": "pydoc", "split": "test"}}
+    rows = {name: {"bm25": "text", "k1": 1 + number} for number, name in enumerate(names)}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"title": "M", "columns": columns, "rows": rows}), encoding="utf-8")
+    plan = make_plan(load_matrix(path), "mine")
+    assert len({cell.evaluated for cell in plan.cells}) == len(names)
+    assert all(is_name(part) for step in plan.steps for part in Path(step.name).parts)
+
+
+def test_splits_of_a_collection(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
     split = {"topics": {"files": ["q.tsv"]}, "qrels": {"files": ["r.tsv"]}, "measures": ["MRR@10"]}
     content = {"name": "mine", "title": "T", "corpus": {"files": ["a.tsv"]}, "splits": {"../../x": split}}
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
