@@ -64,7 +64,7 @@ class PartFolder:
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
             if not (overwrite or stored):
                 raise LearnedSparseError(f"{folder}: part files but no {MANIFEST}; encode with --overwrite")
-        quantizer = quantizer or (stored and stored.quantizer)
+        quantizer = quantizer or (stored.quantizer if stored else None)
         self.calibrates = quantizer is None
         """Whether ``begin`` calibrates the quantiser."""
         self.manifest = manifest if quantizer is None else replace(manifest, quantizer=quantizer)
