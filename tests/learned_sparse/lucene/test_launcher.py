@@ -57,6 +57,7 @@ def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
     ]
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     environment |= {"PATH": str(runtime(tmp_path / "old", OLD) / "bin"), "OPENAI_API_KEY": ""}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])  # for the import of tests
     words = json.dumps([command.split() for command in commands])
     done = python("-c", SCRIPT, words, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
