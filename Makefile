@@ -28,7 +28,7 @@ help:
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test ALL=yes         what CI runs: also kills, bad input, longer examples, benchmarks, several machines, bf16"
-	@echo "make test-faults          kill, damage and race every command; 2,000 inputs for each reader: half an hour"
+	@echo "make test-faults          kill, damage and race every command; 2,000 inputs for each reader: ten minutes"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-neighbours      install the engines and servers that exports are for, and load exports into them"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
