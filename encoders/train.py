@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import print_next
+from learned_sparse.core.commands import command_line, print_next
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
 from learned_sparse.core.lazy import import_extra
@@ -49,9 +50,16 @@ def main(argv: list[str] | None = None) -> int:
     from encoders.training.loop import train
 
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
-    report = train(recipe, options.output, **{name: getattr(options, name) for name in names})
+    resume = _continuation(sys.argv[1:] if argv is None else argv)
+    try:
+        report = train(recipe, options.output, **{name: getattr(options, name) for name in names})
+    except KeyboardInterrupt as error:
+        if not error.args:  # before the first step
+            raise
+        print(f"{error}; go on with\n  {resume}")
+        return 130
     score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
-    state = "" if report.finished else ", stopped early; go on with --resume"
+    state = "" if report.finished else f", stopped early; go on with\n  {resume}"
     print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
@@ -73,6 +81,17 @@ def _train_cross_encoder(options: argparse.Namespace, values: Mapping[str, Any])
     print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
     print_next(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
     return 0
+
+
+def _continuation(arguments: Sequence[str]) -> str:
+    """The command that goes on with a run: its options without the time limit."""
+    words, kept = iter(arguments), []
+    for word in words:
+        if word == "--max-seconds":
+            next(words)
+        elif word not in ("--overwrite", "--resume") and not word.startswith("--max-seconds="):
+            kept.append(word)
+    return command_line(f"encoders.train {shlex.join([*kept, '--resume'])}")
 
 
 if __name__ == "__main__":

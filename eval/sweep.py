@@ -18,7 +18,6 @@ from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.encoder import default_checkpoint, load_encoder
 from learned_sparse.core.errors import run_main
 from learned_sparse.core.settings import CommandParser, parse_changes, positive
-from learned_sparse.search.query_encoder import QueryEncoder
 
 EPILOG = """\
 Each combination is a row of a leaderboard (eval.reproduce), so the same command goes on after it was ended. Documents
@@ -38,12 +37,12 @@ def main(argv: list[str] | None = None) -> int:
     for measure in options.measures:
         parse_measure(measure)
     checkpoint = options.checkpoint or default_checkpoint(options.model)
-    encoder = load_encoder(checkpoint, "document", device=options.device)
+    encoder = load_encoder(checkpoint, "document", device=options.device, weights=False)
     stored, words, rows = encoder.description.get("settings", {}), list[str](), dict[str, Row]()
     for option in ("device", "batch_size"):
         words += [f"--{option.replace('_', '-')}", value] if (value := getattr(options, option)) else []
     for changes in combinations(read_settings(options.set)):
-        QueryEncoder(checkpoint, settings=changes, device=options.device)  # refuses settings that cannot be changed
+        load_encoder(checkpoint, "query", settings=changes, weights=False)  # refuses settings that cannot be changed
         of_queries = {key: value for key, value in changes.items() if key in encoder.query_only_settings}
         of_both = {key: value for key, value in changes.items() if key not in of_queries}
         name = ", ".join(f"{key}={format_value(value)}" for key, value in changes.items())
@@ -57,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         title=f"Settings of {options.model or checkpoint}", columns={collection.name: column}, rows=rows,
         hits=options.hits, dtype=options.dtype, on_bad_line=options.on_bad_line,
     )  # fmt: skip
-    how = reproduce.parser().parse_args(["--matrix", "sweep", "--in-process", "--drop"])
+    how = reproduce.parser().parse_args(["--matrix", "sweep", "--in-process", *(["--drop"] if options.drop else [])])
     typed = [word for change in options.set for word in ("--set", change)]
     command = f"python -m eval.sweep {shlex.join(typed)}"
     return reproduce.run_matrix(matrix, "sweep", data_root(), options.output, how, command=command)
@@ -111,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", help="fp32, bf16 or fp16 (default: $LEARNED_SPARSE_DTYPE, else the fastest; of queries fp32)")
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--output", type=Path, default=Path("results", "sweep"), metavar="DIR", help="default: %(default)s")
+    add("--drop", action="store_true", help="lose the combinations that an earlier sweep wrote to the folder")
     parser.set_defaults(data=None)  # load_split reads it
     return parser
 

@@ -179,7 +179,7 @@ class Training:
                 resumed = None
             finished = self._progress.stage == len(stages) - 1 and self._is_done(stages[-1])
             if self.interrupted and not finished:
-                raise KeyboardInterrupt(f"training was interrupted after step {self._progress.steps}; resume it")
+                raise KeyboardInterrupt(f"training was interrupted after step {self._progress.steps}")
             self._export(finished)
             return TrainingReport(checkpoint=self._folder.path, progress=self._progress, finished=finished)
         finally:

@@ -83,7 +83,8 @@ class DocumentReader(Iterable[Document]):
         """Documents split so far, and the maximum number of segments of one (``segments.SegmentReader``)."""
         self._on_bad_line = on_bad_line
         self._predicted = None if expanded is None else predicted_queries(expanded)
-        self._records = records
+        self._records = iter(records)
+        self._hashes: set[int] = set()
 
     @classmethod
     def of(cls, documents: Iterable[Document]) -> DocumentReader:
@@ -98,7 +99,7 @@ class DocumentReader(Iterable[Document]):
 
     def __iter__(self) -> Iterator[Document]:
         """Yield the documents from where an earlier iterator has stopped."""
-        hashes: set[int] = set()
+        hashes = self._hashes
         for where, parse, record in self._records:
             try:
                 id, text, expanded = parse(record)

@@ -174,8 +174,8 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
     for stream in (sys.stdout, sys.stderr):  # UTF-8, on a terminal its encoding; what cannot be encoded is escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
-    handler, loggers = _MessageHandler(), [logging.getLogger(name) for name in LOGGERS]
-    for logger in loggers:
+    handler, levels = _MessageHandler(), {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
+    for logger in levels:
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
     in_main_thread = threading.current_thread() is threading.main_thread()
@@ -197,8 +197,9 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-        for logger in loggers:
+        for logger, level in levels.items():
             logger.removeHandler(handler)
+            logger.setLevel(level)
     sys.exit(status)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -182,27 +183,37 @@ def test_trains_into_the_default_folder_and_prints_the_next_command(
     assert "\nnext: python -m learned_sparse.encode --model tiny --collection " in output
 
 
-def test_a_stopped_run_goes_on(
-    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_continuation_that_is_printed_goes_on(
+    recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    """One whose time is up leaves a checkpoint, one that is interrupted leaves none."""
-    output = tmp_path / "run"
-    arguments = ["--recipe", str(recipe_file), "--output", str(output), "--device", "cpu", "--quiet"]
+    """Of a run whose time is up, which leaves a checkpoint, and of one that is interrupted, which leaves none."""
+    output = tmp_path / "my run"  # a path to quote
+    arguments = [
+        "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
+        "--set", "stages.0.steps=2", "--set", "negatives.ranks=[2, 100]", "--on-bad-line", "skip",
+        "--output", str(output), "--device", "cpu", "--quiet",
+    ]  # fmt: skip
 
     def interrupt(self: Training) -> bool:
         self.interrupted = True
         return True
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "stops", interrupt)
-        with pytest.raises(KeyboardInterrupt, match="interrupted after step 1"):
-            main(arguments)
-    assert not (output / "learned_sparse.json").exists()
-    for steps, limit in ((2, ["--max-seconds", "0"]), (3, [])):
-        assert main([*arguments, "--resume", *limit]) == 0
-        told = capsys.readouterr().out
-        assert told.startswith(f"{output}: {steps} steps in ")
-        assert ("stopped early; go on with --resume" in told) == bool(limit)
+    ends = f"{output}: 1 steps in "
+    for status, told, limit in (
+        (0, ends, ["--max-seconds", "0", "--overwrite"]),
+        (0, ends, ["--overwrite", "--max-seconds=0"]),
+        (130, "training was interrupted after step 1; go on with", ["--overwrite"]),
+    ):
+        with monkeypatch.context() as patch:
+            if status == 130:
+                patch.setattr(Training, "stops", interrupt)
+            assert main([*arguments, *limit]) == status
+        first, command = capsys.readouterr().out.splitlines()[:2]
+        assert first.startswith(told)
+        _, _, module, *words = shlex.split(command)
+        assert (module, words) == ("encoders.train", [*arguments, "--resume"])
+    assert main([*words, "--max-seconds", "0"]) == 0
+    assert f"{output}: 2 steps in " in capsys.readouterr().out
 
 
 def test_a_run_of_other_queries_has_no_hard_negatives(recipe_file: Path, tiny_collection: Path, tmp_path: Path) -> None:
