@@ -60,6 +60,13 @@ def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = 
     add("--split", help="split of the queries (default: the only one)")
 
 
+def add_column_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--column`` and ``--data``, which choose a cell of a leaderboard beside ``MATRIX:ROW`` (``plan_cell``)."""
+    add = parser.add_argument
+    add("--column", metavar="COLUMN", help="column of MATRIX:ROW (default: the first)")
+    add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
+
+
 def load_judged(options: argparse.Namespace) -> Judged:
     """Load the split that ``--collection``, ``--data`` and ``--split`` name, with ``--measures`` or its own."""
     collection, name = load_split(options)
