@@ -17,7 +17,7 @@ from learned_sparse.core.encoder import Encoder, Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, counted
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.reading import Reading
-from learned_sparse.core.records import Document, SparseBatch, without_mark
+from learned_sparse.core.records import EXPANDED, Document, SparseBatch
 from learned_sparse.core.terms import RESERVED
 from learned_sparse.encode.bm25 import AnalyzedText
 from learned_sparse.encode.hybrid import load_encoder
@@ -234,7 +234,7 @@ def _identity(index: Path) -> tuple[int, int] | None:
 
 
 def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None) -> TextView:
-    text = without_mark(text)
+    text = text.replace(EXPANDED, " ")
     reading, impacts, notes = _read(text, encoder, quantizer)
     return make_view(side, text, reading, impacts, notes=notes)
 

@@ -17,7 +17,7 @@ from learned_sparse.core.encoder import (
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, is_name, read_record
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import without_mark
+from learned_sparse.core.records import EXPANDED
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 
@@ -53,10 +53,11 @@ class QueryEncoder:
         if isinstance(encoder, str | Path):
             if load is None and "hybrid" in options:
                 from learned_sparse.encode.hybrid import load_encoder as load
-            encoder = (load or load_encoder)(str(encoder), "query", **options)
+            self.encoder = (load or load_encoder)(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
-        self.encoder = as_encoder(encoder)
+        else:
+            self.encoder = as_encoder(encoder)
         self.quantizer = quantizer or query_quantizer(self.encoder)
 
     @classmethod
@@ -108,7 +109,7 @@ class QueryEncoder:
 
     def encode_batch(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """``{term: impact}`` of each text, in order."""
-        weights = encode_texts(self.encoder, [without_mark(text) for text in texts])
+        weights = encode_texts(self.encoder, [text.replace(EXPANDED, " ") for text in texts])
         impacts, _ = self.quantizer.quantize(weights, texts, "query")
         return [impacts.row(row) for row in range(len(impacts))]
 
