@@ -128,8 +128,11 @@ def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> L
     return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
 
 
-def check_query(query: Mapping[str, int], largest: float = math.inf) -> None:
-    """Raise unless ``query`` is ``{term: impact}`` with whole numbers from 0 to ``largest``."""
+def positive_impacts(query: Mapping[str, int] | str, largest: float = math.inf) -> dict[str, int]:
+    """The terms of ``query`` with an impact above 0; a term of impact 0 matches nothing.
+
+    Raise unless ``query`` is ``{term: impact}`` with whole numbers from 0 to ``largest``.
+    """
     if isinstance(query, str):
         raise LearnedSparseError(
             f"a query is {{term: impact}}, not a text: search(queries.encode({query[:60]!r})), with queries = "
@@ -140,6 +143,7 @@ def check_query(query: Mapping[str, int], largest: float = math.inf) -> None:
             raise LearnedSparseError(
                 f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {largest:,}"
             )
+    return {term: impact for term, impact in query.items() if impact}
 
 
 def counted(count: int, noun: str) -> str:
