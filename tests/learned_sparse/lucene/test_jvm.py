@@ -65,8 +65,11 @@ print(jvm.start_jvm().source, jnius.autoclass(jvm.LUCENE_CALLS))
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_remove_temporary_files_while_java_runs(root: Path, tmp_path: Path, number: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "start"),
+    [(signal.SIGINT, 130, "start_jvm()"), (signal.SIGTERM, 143, "start_jvm()"), (signal.SIGTERM, 143, "")],
+)
+def test_signals_remove_temporary_files(root: Path, tmp_path: Path, number: int, status: int, start: str) -> None:
     """Java's own handlers would end the process at once."""
     script = f"""
 import os, signal, time
@@ -75,14 +78,15 @@ from learned_sparse.core.files import atomic_write
 from learned_sparse.lucene.jvm import start_jvm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def main(argv):
-    start_jvm()
+    {start}
     with atomic_write({str(tmp_path / "run.txt")!r}):
         os.kill(os.getpid(), {int(number)})
         time.sleep(20)
 run_main(main)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
-    assert (done.returncode, list(tmp_path.iterdir())) == (status, []), done.stderr
+    assert (done.returncode, list(tmp_path.iterdir())) == (status, [])
+    assert done.stderr == ("interrupted\n" if number == signal.SIGINT else "")
 
 
 @pytest.mark.jvm
