@@ -44,11 +44,8 @@ class WordCounts(Encoder):
 
 def test_an_encoder_with_the_required_members_only(tmp_path: Path) -> None:
     manifest = write_vectors(tmp_path / "out", DOCUMENTS, WordCounts(), quantizer=Quantizer(1.0), part_size=2)
-    assert dict(read_vectors(tmp_path / "out")) == {
-        "d1": {"hives": 1, "itch": 2},
-        "d2": {},
-        "d3": {"itch": 1, "wing": 1},
-    }
+    vectors = {"d1": {"hives": 1, "itch": 2}, "d2": {}, "d3": {"itch": 1, "wing": 1}}
+    assert dict(read_vectors(tmp_path / "out")) == vectors
     assert check(["check", str(tmp_path / "out")]) == 0
     assert Manifest.load(tmp_path / "out") == manifest
     assert (manifest.complete, manifest.architecture, manifest.scoring) == (True, "WordCounts", "impact")
