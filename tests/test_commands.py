@@ -293,7 +293,6 @@ MISTAKES = [
     ("learned_sparse.index --model m --on-bad-line skip", ["--on-bad-line is for the text of --bm25"]),
     ("learned_sparse.index --input vectors", ["no output folder", "--index DIR"]),
     ("learned_sparse.search --index index --output {output}", ["index: no queries; give", "--topics FILE"]),
-    ("eval.rerank --run run.txt --checkpoint checkpoint --collection toy --output {output}", ["--split, one of"]),
     (f"{ENCODE} --queries --collection toy --split tset", ["no split 'tset'; did you mean 'test'?"]),
     (f"{ENCODE} --queries --collection unjudged", ["no split 'test'", "no queries with judgements", "--topics"]),
     ("eval.evaluate --run run.txt --qrels qrels.txt --measures MMR@10", ["'MMR@10': unknown; did you mean 'MRR'?"]),

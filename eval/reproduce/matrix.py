@@ -22,7 +22,8 @@ from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.settings import parse, read_yaml
+from learned_sparse.core.settings import parse
+from learned_sparse.core.yaml_files import read_yaml
 
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""

@@ -23,7 +23,7 @@ from learned_sparse.collections.collection import Collection, data_root, load_co
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, read_json
-from learned_sparse.core.settings import read_yaml_text
+from learned_sparse.core.yaml_files import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
