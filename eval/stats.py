@@ -198,7 +198,7 @@ def comparisons(systems: Mapping[str, Sequence[PerQuery]], baseline: str) -> dic
             better = _of_queries(systems[name], measure)
             wins = sum(better[query] > worse[query] for query in worse), len(worse)
             mean = float(np.mean([np.mean([*each[measure].values()]) for each in systems[baseline]]))
-            compared[name][measure] = Comparison(mean, mean + one.value, corrected[name], one.interval, wins)
+            compared[name][measure] = Comparison(mean, mean + one.value, one.value, corrected[name], one.interval, wins)
     return compared
 
 

@@ -476,8 +476,9 @@ def _check_splits(row_name: str, row: Row, matrix: Matrix, splits: Mapping[str, 
         reported, *parents = split_names(column.collection, column.split_of())
         for use, learned in splits.items():
             for split, its_parents in learned.items():
-                folds = {one for one in parents if "@" in one}.intersection(its_parents)
-                if reported == split or reported in its_parents or split in parents or folds:
+                folds, own = "@" in reported and "@" in split, f"{reported.rpartition(':')[0]}:"
+                parts = {one for one in parents if one.startswith(own) and ("@" in one or not folds)}
+                if reported == split or reported in its_parents or split in parents or parts.intersection(its_parents):
                     raise LearnedSparseError(
                         f"column {name!r} reports {reported}, and the row is {use} on {split}, which have queries in "
                         "common; give the recipe other data, or a validation with holdout, or leave the column out of "

@@ -169,8 +169,8 @@ def test_cross_fitting_is_a_t_test_over_folds() -> None:
     """The folds' means vary more than queries explain, or else the error is that of the paired test over queries."""
     rng = np.random.default_rng(3)
     for between in (0.3, 0.0):
-        apart = [rng.normal(0.1 + shift, 0.2, 40) for shift in (-between, between / 2, 0, between / 2, 0)]
-        apart[0] += 0.1 - np.mean(np.concatenate(apart)) if between == 0 else 0
+        noise = [values - values.mean() for values in rng.normal(0, 0.2, (5, 40))]
+        apart = [values + 0.1 + shift for values, shift in zip(noise, (-between, between, 0, between, 0), strict=True)]
         better = [{"P@1": {f"{n}-{q}": float(v) for q, v in enumerate(fold)}} for n, fold in enumerate(apart)]
         worse = [{"P@1": dict.fromkeys(fold["P@1"], 0.0)} for fold in better]
         estimate, means = difference(better, worse, "P@1"), [fold.mean() for fold in apart]

@@ -100,7 +100,7 @@ def test_invalid_options_are_errors(options: str, message: str) -> None:
 
 
 def test_spans_of_words() -> None:
-    """Long words are segments, and an overlap has at most the given number of tokens: one word of two, not two words."""
+    """Long words are segments, and an overlap has at most the given number of tokens: one word, not two."""
     words = [(0, 1, 9), (2, 3, 1), (4, 5, 2), (6, 7, 9)]
     assert Segmentation(length=3, overlap=2).spans(words) == [(0, 1), (2, 5), (6, 7)]
     assert Segmentation(length=3).spans([]) == []
