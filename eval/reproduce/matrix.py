@@ -310,6 +310,11 @@ def weights_of(matrix: Matrix, row: Row) -> Row:
     return matrix.rows[row.model] if row.model else row
 
 
+def expanded_of(matrix: Matrix, row: Row) -> Row:
+    """The row whose ``expanded`` and ``expansion`` hold for ``row``: itself if it has any, or that of its weights."""
+    return row if row.expanded or row.expansion else weights_of(matrix, row)
+
+
 def seeds_of(matrix: Matrix, name: str) -> tuple[int, ...]:
     """The seeds of a row's trainings: its own or its model's, or else those of the row that it re-ranks."""
     row = weights_of(matrix, matrix.rows[name])

@@ -155,7 +155,5 @@ splits:
     collection = load_collection(write(tmp_path / "mine.yaml", text))
     assert [document.id for document in collection.documents()] == ["d1"]
     assert collection.queries("all") == [Query("q1", "first")]
-    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: unknown key 'split'; did you mean 'splits'\?"):
-        load_collection(write(tmp_path / "mine.yaml", text.replace("splits", "split")))
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: all: 'measures' is missing"):
         load_collection(write(tmp_path / "mine.yaml", text.replace("    measures: [MRR@10]\n", "")))

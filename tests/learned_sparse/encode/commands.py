@@ -21,6 +21,11 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def parts(folder: Path) -> dict[str, bytes]:
+    """Contents of all files but the manifest."""
+    return {name: content for name, content in files(folder).items() if name != "manifest.json"}
+
+
 def encode(*words: str | Path) -> None:
     """Run the command for a model that a replaced loader gives."""
     assert main(["--model", "fake", "--checkpoint", "nowhere", *map(str, words)]) == 0

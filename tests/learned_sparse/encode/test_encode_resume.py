@@ -156,12 +156,13 @@ def test_the_parts_of_an_input_that_has_changed_are_written_again(
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_other_versions_are_named_and_leave_what_is_complete(
+def test_other_versions_and_paths_leave_what_is_complete(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(parts, "versions", lambda: {"torch": "1.0"})
     finished = interrupt(monkeypatch, corpus, tmp_path / "out")
     monkeypatch.setattr(parts, "versions", lambda: {"torch": "2.0"})
+    corpus = corpus.rename(tmp_path / "moved.jsonl")
     encode(corpus, tmp_path / "out", "--resume")
     assert "torch: '1.0' before, '2.0' now" in caplog.text
     whole = files(tmp_path / "out")

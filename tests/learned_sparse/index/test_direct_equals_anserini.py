@@ -24,6 +24,7 @@ from learned_sparse.lucene.searchers import (
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
+pytestmark = pytest.mark.jvm
 UNUSUAL = {
     "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
     "marks": {
@@ -64,7 +65,6 @@ def statistics(index: Path, ids: Iterable[str]) -> dict[str, Any]:
     return {"totals": read_contents(index), "terms": terms, "postings": postings_of(index, ids), "hits": hits}
 
 
-@pytest.mark.jvm
 @pytest.mark.parametrize("scoring", ["impact", "bm25"])
 def test_vectors(scoring: str, tmp_path: Path) -> None:
     vectors = {**random_vectors(1), **UNUSUAL}
@@ -78,7 +78,6 @@ def test_vectors(scoring: str, tmp_path: Path) -> None:
     assert len({score for _, score in direct["hits"]["all"][1]}) > (10 if scoring == "bm25" else 1)
 
 
-@pytest.mark.jvm
 def test_text_is_analysed_as_by_anserini(tmp_path: Path) -> None:
     texts = {f"d{n}": " ".join(vector) for n, vector in enumerate(random_vectors(4, 250).values())}
     texts |= {
