@@ -22,7 +22,8 @@ from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.settings import parse, read_yaml
+from learned_sparse.core.settings import parse
+from learned_sparse.core.yaml_files import read_yaml
 
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""
@@ -307,6 +308,11 @@ def _written_out(matrix: Matrix) -> Matrix:
 def weights_of(matrix: Matrix, row: Row) -> Row:
     """The row that names the weights of ``row``: its own or that of its ``model``."""
     return matrix.rows[row.model] if row.model else row
+
+
+def expanded_of(matrix: Matrix, row: Row) -> Row:
+    """The row whose ``expanded`` and ``expansion`` hold for ``row``: itself if it has any, or that of its weights."""
+    return row if row.expanded or row.expansion else weights_of(matrix, row)
 
 
 def seeds_of(matrix: Matrix, name: str) -> tuple[int, ...]:

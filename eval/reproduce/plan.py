@@ -16,14 +16,14 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import Recipe, data_source, load_recipe, stated
-from eval.reproduce.matrix import Column, Matrix, Row, Sample, seeds_of, slug, weights_of
+from eval.reproduce.matrix import Column, Matrix, Row, Sample, expanded_of, load_matrix, seeds_of, slug, weights_of
 from eval.reproduce.steps import Kind, Step, json_digest, ordered
 from learned_sparse.collections.catalogue import CATALOGUE
-from learned_sparse.collections.collection import Collection, load_collection, local_file
+from learned_sparse.collections.collection import Collection, data_root, load_collection, local_file
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, read_json
-from learned_sparse.core.settings import read_yaml_text
+from learned_sparse.core.yaml_files import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
@@ -65,6 +65,22 @@ _OUTPUT: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Run:
+    """The run of a row, what makes it (a step, or for a given run its file), and what the row has besides."""
+
+    stem: str
+    """Readable beginning of names."""
+    run: Path
+    made_by: Step | Path
+    costs: Step | None = None
+    """``python -m eval.costs``; None for a run made of others and for a given one."""
+    checkpoint: str | None = None
+    """Folder or name on the Hub; None for BM25 on text and for a run made of others or given."""
+    encoded: tuple[Step, ...] = ()
+    """The documents and the queries as a model of this package has encoded them, if it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellPlan:
     """One row on one column with one seed."""
 
@@ -72,20 +88,20 @@ class CellPlan:
     column: str
     seed: int | None
     """None: the seed of the recipe, or no training."""
-    steps: tuple[Step, ...]
-    """All steps that the cell needs, in order."""
-    evaluated: Path
-    """Output of ``python -m eval.evaluate --json --per-query``."""
+    run: Run
+    evaluated: Step
+    """``python -m eval.evaluate --json --per-query``."""
     overlap: str | None = None
     """Class of SpaDE's Table 4 whose queries alone are measured; None: all queries."""
-    costs: Path | None
-    """Output of ``python -m eval.costs``; None for a given run."""
-    checkpoint: str | None
-    """Folder or name on the Hub; None for BM25 on text and for a given run."""
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps that the cell needs, in order."""
+        return tuple(ordered(filter(None, (self.evaluated, self.run.costs))))
 
     def measured(self) -> dict[str, Any]:
         """The measures of the run: ``scores``, their means, and ``per_query``; empty if the class has no query."""
-        content = read_json(self.evaluated)
+        content = read_json(self.evaluated.writes[0])
         if self.overlap:
             content = next(one for one in content["classes"] if one["name"] == self.overlap)
         return content["runs"][0] if content["runs"] else {}
@@ -133,6 +149,17 @@ def make_plan(
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in builder.cells(key, targets))
     return Plan(name=name, matrix=matrix, data=data, cells=cells)
+
+
+def plan_cell(name: str, column: str | None, data: Path | None = None) -> tuple[Matrix, CellPlan]:
+    """The matrix and the cell of ``MATRIX:ROW`` on a column (None: the first), of several trainings the first."""
+    of, _, row = name.partition(":")
+    matrix = load_matrix(of, data)
+    columns = [column or next(iter(matrix.columns))]
+    cells = make_plan(matrix, Path(of).stem, data or data_root(), rows=[row], columns=columns).cells
+    if not cells or not cells[0].run.encoded:
+        raise LearnedSparseError(f"{name}: no model encodes {columns[0]!r} here; name another row or --column")
+    return matrix, cells[0]
 
 
 def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list[str]:
@@ -217,18 +244,6 @@ class Weights:
     """What the size of an encoded document is projected from."""
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """The run of a row, what makes it (a step, or for a given run its file), and its costs if they are measured."""
-
-    stem: str
-    """Readable beginning of names."""
-    run: Path
-    made_by: Step | Path
-    costs: Step | None = None
-    checkpoint: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -337,16 +352,7 @@ class Builder:
                     stem, words, made_of = f"{stem}-overlap", [*words, "--overlap"], [*made_of, *on.documents]
                 at = f"evaluations/{on.name}/{on.split}/*.json"
                 evaluated = self.make("evaluate", stem, at, words, *made_of)
-                yield CellPlan(
-                    row=name,
-                    column=column,
-                    seed=seed,
-                    evaluated=evaluated.writes[0],
-                    overlap=on.overlap,
-                    steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])),
-                    costs=its.costs.writes[0] if its.costs else None,
-                    checkpoint=its.checkpoint,
-                )
+                yield CellPlan(row=name, column=column, seed=seed, run=its, evaluated=evaluated, overlap=on.overlap)
 
     def run(self, name: str, on: Target, seed: int | None) -> Run:
         """The run of a row on a target, by the kind of the row."""
@@ -461,7 +467,10 @@ class Builder:
             files += ["--index", index.writes[0]]
         searched = self.search(stem, on, words, searchable)
         costs = self.costs(stem, on, files, flops_queries, searched, queries)
-        return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint)
+        return Run(
+            stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint,
+            encoded=(encoded, queries),
+        )  # fmt: skip
 
     def encoded(self, name: str, row: Row, on: Target, seed: int | None) -> Step:
         """The documents, encoded by the model of a row and pruned."""
@@ -497,11 +506,8 @@ class Builder:
         return self.make("costs", stem, f"costs/{on.name}/{on.split}/*.json", words, *made_of)
 
     def expansions(self, row: Row, on: Target) -> tuple[Path | Step, ...]:
-        """What ``--expanded`` reads for a row, if anything: predicted queries, or the step that makes new terms.
-
-        A row has its own file and ``expansion``, or those of the row with its checkpoint.
-        """
-        its = row if row.expanded or row.expansion else weights_of(self.matrix, row)
+        """What ``--expanded`` reads for a row, if anything: predicted queries, or the step that makes new terms."""
+        its = expanded_of(self.matrix, row)
         if not its.expanded:
             return ()
         file = _filled(its.expanded, on)

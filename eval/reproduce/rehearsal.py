@@ -23,8 +23,6 @@ import yaml
 from encoders.training.recipe import data_source, load_recipe, to_mapping
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.prepare import write_description, write_lines
-from eval.reproduce.runner import Execute, in_this_process
-from eval.reproduce.steps import Step
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
@@ -151,21 +149,6 @@ def rehearsal(matrix: Matrix, name: str) -> Iterator[tuple[Matrix, Path, Path]]:
         yield small, made_up.folder, folder / "results"
     finally:
         os.environ["LEARNED_SPARSE_HOME"] = before
-
-
-def stopped_and_resumed() -> Execute:
-    """Runs steps in this process; one training of each architecture is stopped and resumed."""
-    resumed: set[str] = set()
-
-    def execute(step: Step) -> int:
-        family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
-        if family and family not in resumed:
-            resumed.add(family)
-            stopped = (*step.unkeyed_arguments, "--max-seconds", "0")
-            in_this_process(dataclasses.replace(step, unkeyed_arguments=stopped))
-        return in_this_process(step)
-
-    return execute
 
 
 def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:

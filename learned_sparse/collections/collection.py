@@ -26,7 +26,7 @@ from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Qrels, read_qrels
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, progress_bar
 from learned_sparse.core.files import home
-from learned_sparse.core.records import Document, Query, without_mark
+from learned_sparse.core.records import EXPANDED, Document, Query
 
 DATA_VARIABLE = "LEARNED_SPARSE_DATA"
 MAX_COUNTED_BYTES = 2**32
@@ -235,7 +235,7 @@ def _registered_queries(name: str) -> list[Query]:
     """The topics that Pyserini knows under ``name``, sorted by number or by text. Starts the JVM."""
     from learned_sparse.lucene.stock import registered_topics
 
-    queries = [Query(query, without_mark(text).strip()) for query, text in registered_topics(name).items()]
+    queries = [Query(query, text.replace(EXPANDED, " ").strip()) for query, text in registered_topics(name).items()]
     return sorted(queries, key=lambda query: (0, int(query.id), "") if query.id.isdigit() else (1, 0, query.id))
 
 

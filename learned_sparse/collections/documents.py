@@ -16,12 +16,11 @@ from learned_sparse.core.lines import (
     BadLineError,
     check_id,
     decode,
-    extension,
     first_of,
     json_object,
     read_lines,
 )
-from learned_sparse.core.records import Document, without_mark
+from learned_sparse.core.records import EXPANDED, Document
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
@@ -122,7 +121,8 @@ class DocumentReader(Iterable[Document]):
                 self.empty += 1
             self.read += 1
             # no text of the input holds the separator of expanded text
-            yield Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
+            expansion = expanded.replace(EXPANDED, " ") if expanded.strip() else ""
+            yield Document(id, text.replace(EXPANDED, " "), expansion)
         if not hashes:
             raise LearnedSparseError(f"{self.source}: no documents; {self.summary()}")
         for id, _ in self._predicted or ():
@@ -274,12 +274,13 @@ _PARSERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt"
 
 
 def _parser_of(file: Path) -> Callable[[bytes], Fields]:
-    if extension(file) not in _PARSERS:
+    extension = Path(file.name.removesuffix(".gz")).suffix
+    if extension not in _PARSERS:
         raise LearnedSparseError(
             f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
             "convert or rename it, or move it out of the folder"
         )
-    return _PARSERS[extension(file)]
+    return _PARSERS[extension]
 
 
 def _joined(value: Any) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, query_quantizer, without_empty_texts
+from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, encode_texts, query_quantizer
 from learned_sparse.core.files import locked
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Document, SparseBatch
@@ -237,7 +237,7 @@ class Pipeline:
             truncated=weights.truncated,
             unwritable=weights.dropped,
         )
-        return without_empty_texts(weights, texts), counts
+        return encode_texts(encoder, texts, weights), counts
 
     def _write(self, item: Slice, weights: SparseBatch, counts: Counts) -> None:
         """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""

@@ -55,7 +55,8 @@ def test_the_steps_of_every_kind_of_row(data: Path) -> None:
         inputs = ", ".join([*(need.name for need in step.needs), *map(str, step.reads)])
         lines += [f"{step.name}{'*' if step.disk_bytes else ''}: {inputs}", f"  {step.command}"]
     for cell in plan.cells:
-        parts = (cell.row, cell.column, cell.seed, cell.evaluated, cell.costs, cell.checkpoint)
+        costs = cell.run.costs and cell.run.costs.writes[0]
+        parts = (cell.row, cell.column, cell.seed, cell.evaluated.writes[0], costs, cell.run.checkpoint)
         lines.append(" | ".join(map(str, parts)))
     assert [plan.steps[0].neutral(line) for line in lines] == (HERE / "plan.txt").read_text("utf-8").splitlines()
     assert "--threads 9" in make_plan(plan.matrix, "m", data, rows=["spade"], threads=9).steps[0].command

@@ -15,7 +15,6 @@ from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.lucene.searchers import (
-    Bm25Searcher,
     ImpactSearcher,
     document_frequencies,
     open_reader,
@@ -61,7 +60,7 @@ def both_ways(vectors: Vectors, folder: Path, scoring: str) -> tuple[Path, Path]
 def statistics(index: Path, ids: Iterable[str]) -> dict[str, Any]:
     """Totals, postings, and the hits of each term in their order; BM25's scores show the lengths of documents."""
     terms = document_frequencies(index)
-    with ImpactSearcher(index) as impacts, Bm25Searcher(index) as bm25:
+    with ImpactSearcher(index) as impacts, ImpactSearcher(index, "bm25") as bm25:
         hits = {term: (impacts.search({term: 1}), bm25.search({term: 1})) for term in terms}
     return {"totals": read_contents(index), "terms": terms, "postings": postings_of(index, ids), "hits": hits}
 

@@ -94,12 +94,14 @@ def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
 def test_errors(index: Path, tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a Lucene index .*learned_sparse.index"):
         ImpactSearcher(tmp_path / "gone")
+    with pytest.raises(LearnedSparseError, match="--k1 takes 0 or more, --b a number from 0 to 1"):
+        ImpactSearcher(index, "bm25", k1=-1)
     with ImpactSearcher(index) as searcher:
         for impact in (-1, 0.5, float("nan"), MAX_INT + 1):
             with pytest.raises(LearnedSparseError, match=r"'t1' has the impact .*not a whole number"):
                 searcher.search({"t1": impact})  # type: ignore[dict-item]
         with pytest.raises(LearnedSparseError, match=r"search\(queries\.encode\('hives on skin'\)"):
-            searcher.search("hives on skin")  # type: ignore[arg-type]
+            searcher.search("hives on skin")
         for k in (0, -1):
             with pytest.raises(LearnedSparseError, match=f"{k} hits: give 1"):
                 searcher.search({"t1": 1}, k)

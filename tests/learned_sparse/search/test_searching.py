@@ -20,7 +20,6 @@ from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
-from learned_sparse.search.searching import search_all
 from tests.learned_sparse.encoded_folder import WordCounts, description, dot_products, write_folder
 
 DRAW = random.Random(5)
@@ -131,7 +130,7 @@ def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) 
     assert dropped["d7"] == written(expected[:rank] + expected[rank + 1 : rank + 2])
     assert dropped["10"] == written(documents_of(QUERIES["10"])[: rank + 1])
     hits = {"a": [("b", 2.0), ("a", 2.0)], "c": [("b", 1.0)]}
-    results = search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
+    results = search.search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
     assert list(results) == [("a", [("b", 2.0)]), ("c", [("b", 1.0)])]
 
 
