@@ -150,7 +150,7 @@ READS = [
     "eval.reproduce --matrix {input}",
     "eval.reproduce.prepare expand --collection {input} --output {output}",
     "eval.rerank --run run.txt --collection toy --split test --checkpoint {input} --output {output}",
-    "eval.sweep --checkpoint {input} --collection toy --split test --set k=1",
+    "eval.sweep {input}:row --set k=1",
 ]  # fmt: skip
 """Commands with one input that is not what it should be: ``WRONG``."""
 WRONG = ("missing", "folder", "text", "bytes", "loop")
@@ -191,7 +191,6 @@ MISTAKES = [
     (f"{SEARCH} --index index --hits many", "--hits: many: give at least 1, a whole number"),
     ("learned_sparse.index --input vectors", "--index DIR"),
     ("learned_sparse.search --index index --output {output}", "--topics FILE"),
-    ("eval.sweep --checkpoint checkpoint --collection toy --set k=1", "--split, one of"),
     (f"{ENCODE} --queries --collection toy --split tset", "did you mean 'test'?"),
     (f"{ENCODE} --queries --collection unjudged", "no queries with judgements"),
     ("eval.evaluate --run run.txt --qrels qrels.txt --measures MMR@10", "did you mean 'MRR'?"),

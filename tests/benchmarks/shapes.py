@@ -54,12 +54,12 @@ class Shape:
             return folder
         tower, tokenizer = LanguageModel.load(folder), load_tokenizer(folder)
         padded = tokenizer(list(texts), truncation=True, max_length=MAX_LENGTH, padding=True, return_tensors="pt")
-        mask, no_bias = padded["attention_mask"], torch.zeros(len(tower.decoder_weight))
+        mask, no_bias = padded["attention_mask"], torch.zeros(len(tower.decoder.weight))
         with torch.no_grad():
             states = tower.eval()(padded["input_ids"], mask)
-            largest = pool(states, mask, tower.decoder_weight, no_bias, pooling="max", relu=False)
+            largest = pool(states, mask, tower.decoder.weight, no_bias, pooling="max", relu=False)
             threshold = largest.flatten().kthvalue(largest.numel() - ACTIVE * len(texts)).values
-            tower.decoder_bias.fill_(-threshold.item())
+            tower.decoder.bias.fill_(-threshold.item())
         tower.save(folder)
         return folder
 

@@ -26,7 +26,7 @@ from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import MAX_LINE_VARIABLE
-from learned_sparse.core.settings import read_yaml
+from learned_sparse.core.yaml_files import read_yaml
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.reliability.scale import damaged, generated, refusal, replaced
