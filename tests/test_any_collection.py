@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import JudgedExamples, TextStores
-from encoders.training.data.files import ExampleFile
-from encoders.training.data.sources import load_source
+from encoders.training.examples import Corpora, JudgedExamples, load_source
+from encoders.training.files import ExampleFile
 from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
 from encoders.training.validation import Validator
 from eval.reproduce import prepare
@@ -206,8 +205,8 @@ def test_bad_lines_in_small_steps_of_leaderboards(damaged: Path, tmp_path: Path)
 def test_bad_lines_in_training(damaged: Path) -> None:
     source, none = Source(collection=str(damaged), split="test"), Negatives(per_query=0)
     validation = Validation(collection=str(damaged), split="test", every=1)
-    for read in (lambda stores: load_source(source, none, stores), lambda s: Validator(validation, 0, stores=s)):
+    for read in (lambda corpora: load_source(source, none, corpora), lambda c: Validator(validation, 0, corpora=c)):
         with pytest.raises(LearnedSparseError, match=ERROR):
-            read(TextStores())
-        read(TextStores(on_bad_line="skip"))
+            read(Corpora())
+        read(Corpora(on_bad_line="skip"))
     assert load_recipe("demo-splade", changes=["on_bad_line=skip"]).on_bad_line == "skip"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training.recipe import Regularizer
-from encoders.training.regularizers import REGULARIZERS
+from encoders.training.recipe import REGULARIZERS, Regularizer
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json
 from learned_sparse.core.lazy import Register
@@ -56,7 +55,7 @@ def test_parts_of_an_installed_package(
     monkeypatch.syspath_prepend(site)
     Regularizer(kind="squares", lambda_document=1.0)
     assert REGULARIZERS["squares"](torch.tensor([[1.0, 3.0]])).item() == 5
-    assert REGULARIZERS["flops"].__module__ == "encoders.training.regularizers"  # no package takes a name of ours
+    assert REGULARIZERS["flops"].__module__ == "encoders.training.objective"  # no package takes a name of ours
     write_folder(tmp_path / "vectors", {"d1": {"itch": 2}, "d2": {}})
     words = ["--format", "ids", "--vectors", str(tmp_path / "vectors"), "--output", str(tmp_path / "out")]
     assert export(words) == 0

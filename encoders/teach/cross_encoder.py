@@ -11,7 +11,7 @@ from encoders.backbone.device import choose_device, process_settings
 from encoders.backbone.pretrained import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
-from encoders.training.data.batches import examples_in_order
+from encoders.training.examples import examples_in_order
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError

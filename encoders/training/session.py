@@ -27,8 +27,7 @@ from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
-from encoders.training.data.examples import Examples, TextStore
-from encoders.training.data.sources import Run, Vectors, best_documents, sample_texts
+from encoders.training.examples import Examples, Run, Vectors, best_documents, sample_texts
 from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
@@ -78,6 +77,7 @@ class Session:
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
+        self.is_main = self.process_index == 0
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
@@ -146,7 +146,7 @@ class Session:
 
     def on_main(self, compute: Callable[[], T]) -> T:
         """The result of ``compute`` in the main process, in every process."""
-        (result,) = broadcast_object_list([compute() if self.processes.is_main_process else cast("T", None)])
+        (result,) = broadcast_object_list([compute() if self.is_main else cast("T", None)])
         return cast("T", result)
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
@@ -166,7 +166,7 @@ class Session:
     def rank(
         self,
         queries: Sequence[Query],
-        pool: TextStore,
+        pool: Mapping[str, str],
         depth: int,
         *,
         checkpoint: str | None = None,
@@ -215,20 +215,17 @@ class Session:
                 "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
             )
 
-    def finish(self, mixture: Mapping[str, Any] | None, sources: Sequence[Examples]) -> LoadedModel:
-        """The model with the settings found in training, and quantisers calibrated on texts of ``sources``.
+    def calibrate(self, sources: Sequence[Examples]) -> None:
+        """Calibrate the quantisers that are missing, on texts of ``sources``, to the bits of the recipe.
 
-        They are calibrated to the bits of the recipe; weights that are whole numbers have the factor 1.
+        Weights that are whole numbers have the factor 1.
         """
-        self.use_settings(None, mixture)
         self._encoders.clear()
-        if uncalibrated := [side for side in SIDES if self.model.quantizers[side] is None]:
-            texts = sample_texts(sources, CALIBRATION_TEXTS, self.recipe.seed)
-            for side in uncalibrated:
-                values = self.encode(side, texts[side]).data
-                whole = len(values) > 0 and np.array_equal(values, np.rint(values))
-                self.model.quantizers[side] = Quantizer(1.0) if whole else Quantizer.calibrate(values, self.recipe.bits)
-        return self.model
+        texts = sample_texts(sources, self.recipe.negatives, CALIBRATION_TEXTS, self.recipe.seed)
+        for side in (side for side in SIDES if self.model.quantizers[side] is None):
+            values = self.encode(side, texts[side]).data
+            whole = len(values) > 0 and np.array_equal(values, np.rint(values))
+            self.model.quantizers[side] = Quantizer(1.0) if whole else Quantizer.calibrate(values, self.recipe.bits)
 
 
 @contextmanager

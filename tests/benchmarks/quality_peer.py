@@ -14,7 +14,7 @@ from datasets import Dataset
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
-from encoders.training.data.batches import examples_in_order
+from encoders.training.examples import examples_in_order
 from encoders.training.recipe import Recipe, Stage, load_recipe
 from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import new_folder

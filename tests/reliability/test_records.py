@@ -16,7 +16,7 @@ from encoders.checkpoints.notes import NOTES, CheckpointNotes, read_notes
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training.recipe import load_recipe, to_mapping
-from encoders.training.state import Progress, RunFolder, load_weights, save_weights
+from encoders.training.state import Progress, begin, load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, record_of, write_end
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -43,7 +43,7 @@ STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits",
 
 def resume(folder: Path) -> Progress:
     """The progress that a run resumes from."""
-    return RunFolder(folder).begin(load_recipe("demo-splade"), resume=True, overwrite=False)
+    return begin(folder, load_recipe("demo-splade"), resume=True, overwrite=False)
 
 
 def load_notes(folder: Path) -> CheckpointNotes:
