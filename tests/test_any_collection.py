@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training.examples import Corpora, JudgedExamples, load_source
+from encoders.training.examples import JudgedExamples
 from encoders.training.files import ExampleFile
 from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
+from encoders.training.sources import Corpora, load_source
 from encoders.training.validation import Validator
 from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run

@@ -11,15 +11,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.models import SIDES
-from encoders.models.objectives import Labels, Objective, Tokens
-from encoders.training.examples import Example, Examples, examples_at, text_key
+from encoders.models.objectives import Objective, Tokens
+from encoders.training.examples import Example, Examples, examples_at, labels_of
 from encoders.training.objective import make_objective, total_loss
 from encoders.training.recipe import Stage
 from encoders.training.session import Session
@@ -263,23 +262,3 @@ def over_batch(
         if tensors:
             torch.autograd.backward(tensors, gradients)
     return log
-
-
-def labels_of(examples: Sequence[Example]) -> Labels:
-    """What is known about the documents of ``examples``; without scores if no example has any.
-
-    Known to be relevant to a query are judged documents, positives of the same query text in the batch, and documents
-    with the same text: boolean (queries, positives + hard negatives), with columns in the order of a ``MicroBatch``.
-    The diagonal, each query's own positive, is False.
-    """
-    texts = [example.positive for example in examples] + [text for example in examples for text in example.negatives]
-    columns = np.array([text_key(text) for text in texts], dtype=np.uint64)
-    relevant: dict[str, set[int]] = {}
-    for example, positive in zip(examples, columns.tolist(), strict=False):
-        relevant.setdefault(example.query, set()).update(example.relevant, [positive])
-    known = np.stack([np.isin(columns, np.fromiter(relevant[example.query], dtype=np.uint64)) for example in examples])
-    np.fill_diagonal(known, False)
-    scores = None
-    if any(example.scores for example in examples):
-        scores = torch.tensor([example.scores or (np.nan,) * (1 + len(example.negatives)) for example in examples])
-    return Labels(torch.from_numpy(known), scores)

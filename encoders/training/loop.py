@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,15 +23,25 @@ from encoders.backbone.device import process_settings, random_state
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.model import save_checkpoint
 from encoders.models.architecture import QUERY_WEIGHTS
-from encoders.training.examples import Corpora, Examples, JudgedExamples, load_source, sample_documents
+from encoders.training.examples import Examples, JudgedExamples, sample_documents
 from encoders.training.learner import Learner, learning_rate_share
-from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
-from encoders.training.session import IDF_DOCUMENTS, Session
-from encoders.training.state import Progress, begin, load_state, load_weights, save_state, save_weights
+from encoders.training.recipe import Changes, Recipe, Stage, differences, load_recipe, to_mapping
+from encoders.training.session import IDF_DOCUMENTS, Session, load_state, load_weights, save_state, save_weights
+from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.trec import read_run, write_run
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import checkpoint_folder, locked, new_folder, sha256, write_json, write_record
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.files import (
+    checkpoint_folder,
+    locked,
+    new_folder,
+    read_record,
+    restore_folder,
+    sha256,
+    write_json,
+    write_record,
+)
 from learned_sparse.core.records import Query
+from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
     from encoders.training.validation import Validator
@@ -39,6 +49,35 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 """Logged values that the progress bar shows, and their formats."""
+_FREE = {"log_every", "save_every", "model", "data"}
+"""Settings that may change when a run is resumed: they affect no weights, or fingerprints compare what they name."""
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """Position of a run: ``step`` steps of stage ``stage`` (both from 0) are done."""
+
+    stage: int = 0
+    step: int = 0
+    best_score: float | None = None
+    best_step: int | None = None
+    stale: int = 0  # validations in a row without a better score
+    mixture: Mapping[str, Any] | None = None  # settings of the best mixture, found with the best weights
+    steps_before: int = 0  # of earlier stages
+    mined_at: int | None = None  # step of the last mining of hard negatives
+    seconds: float = 0.0
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
+    data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
+
+    @property
+    def steps(self) -> int:
+        """Over all stages."""
+        return self.steps_before + self.step
+
+    @property
+    def best_weights(self) -> str:
+        """File name of the best weights of the stage."""
+        return f"best-{self.stage:02d}-{self.best_step or 0:09d}.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,3 +421,36 @@ class Training:
                 write_json(self._folder / "finished.json", notes)
         session.processes.wait_for_everyone()
         return TrainingReport(checkpoint=self._output, progress=progress, finished=finished)
+
+
+def begin(output: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
+    """Progress of a run in ``output``: that of the last state with ``resume``, else none. Writes nothing."""
+    if folder_kind(output) not in {"", "a checkpoint", "a model of transformers", "an empty folder"}:
+        raise wrong_path(output, "a checkpoint", "name another --output")
+    restore_folder(state := output / "training" / "state")
+    if overwrite:
+        return Progress()
+    if not resume and (state.exists() or (output / "learned_sparse.json").exists()):
+        raise LearnedSparseError(
+            f"{output}: this folder holds a run; go on with --resume, replace it with --overwrite, "
+            "or name another --output"
+        )
+    if not state.exists():
+        return Progress()
+    path = state / "state.json"
+    progress: Progress = parse(Progress, read_record(path), str(path))
+    try:
+        begun = parse(Recipe, progress.recipe, f"{path}: recipe")
+    except LearnedSparseError as error:  # a key that is gone since
+        raise LearnedSparseError(f"{error}; --overwrite starts again") from error
+    if changed := differences(_settings(begun), _settings(recipe)):
+        raise LearnedSparseError(
+            f"{output}: cannot resume with another recipe ({'; '.join(changed[:3])}); --overwrite starts again"
+        )
+    return progress
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """What a resumed run has in common with its beginning, besides the contents of what it reads."""
+    settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FREE}
+    return settings | {"validation": (settings["validation"] or {}) | {"collection": None}}

@@ -1,4 +1,4 @@
-"""The processes of a run and the model of each: built from the recipe, encoding texts, finished for storage."""
+"""The processes of a run and the model of each: built from the recipe, encoding texts, saved and loaded."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import scipy.sparse
 import torch
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
+from safetensors import SafetensorError
+from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, choose_device, limit_threads, training_precision
+from encoders.backbone.device import autocast, choose_device, limit_threads, set_random_state, training_precision
 from encoders.backbone.towers import TermTable
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
 from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
@@ -31,6 +33,7 @@ from encoders.training.examples import Examples, Run, Vectors, best_documents, s
 from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import new_file
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query
 from learned_sparse.core.settings import parse
@@ -251,3 +254,82 @@ def inverse_document_frequencies(model: LoadedModel, vocabulary: Vocabulary, doc
     inverse = torch.log((len(documents) + 1) / (frequencies + 1))
     inverse[[*vocabulary.special_ids, *vocabulary.unused_ids]] = 0
     return inverse
+
+
+def save_state(
+    folder: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    random_states: Tensor,
+    counts: Mapping[str, Tensor],
+) -> None:
+    """Write all tensors of a run: weights, optimizer, random numbers, and the ``counts`` of an unfinished window.
+
+    ``random_states`` has one row of ``random_state`` for each process.
+    """
+    content = {"random_states": random_states, **{f"counts/{name}": tensor for name, tensor in counts.items()}}
+    for number, state in optimizer.state_dict()["state"].items():
+        content |= {f"optimizer/{number}/{name}": tensor for name, tensor in state.items()}
+    save_file(_tensors(module), folder / "weights.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in content.items()}, folder / "state.safetensors")
+
+
+def load_state(
+    folder: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    process: int,
+    processes: int,
+) -> dict[str, Tensor]:
+    """Restore weights, optimizer and random numbers of a saved state; returns its ``counts``.
+
+    With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
+    results differ, and a warning says so.
+    """
+    load_weights(folder / "weights.safetensors", module)
+    with _readable(folder / "state.safetensors") as path:
+        content = load_file(path)
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _part(content, "optimizer/").items():
+        number, _, name = key.partition("/")
+        state.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    rows = content["random_states"]
+    if len(rows) != processes or not set_random_state(rows[process], device):
+        _logger.warning(
+            "%s: saved with another number of processes or on another kind of device; its random numbers are not "
+            "restored, and the weights will differ from those of an undisturbed run",
+            folder,
+        )
+    return _part(content, "counts/")
+
+
+def save_weights(path: Path, module: nn.Module) -> None:
+    """Write the tensors of ``module`` as safetensors, whole or not at all."""
+    with new_file(path) as temporary:
+        save_file(_tensors(module), temporary)
+
+
+def load_weights(path: Path, module: nn.Module) -> None:
+    """Put the tensors of ``path`` into ``module``."""
+    with _readable(path):
+        load_model(module, path)
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Each tensor once. safetensors' ``save_model`` names shared tensors in an order that differs between processes."""
+    names = {id(tensor): name for name, tensor in reversed(module.state_dict(keep_vars=True).items())}
+    return {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name in names.values()}
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except (SafetensorError, OSError, RuntimeError) as error:  # RuntimeError: the weights of another model
+        raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
+
+
+def _part(content: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from encoders.backbone.device import autocast
 from encoders.models.spade import COMPONENTS, SpaDE
-from encoders.training.learner import Learner, Update, labels_of
+from encoders.training.examples import labels_of
 from encoders.training.recipe import CoTraining, Pruning
 from encoders.training.session import evaluating
+
+if TYPE_CHECKING:
+    from encoders.training.learner import Learner, Update
 
 
 def cotrain(learner: Learner, step: int, updates: Sequence[Update], settings: CoTraining) -> dict[str, float]:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from encoders.models import SIDES
 from encoders.models.objectives import Mixture
-from encoders.training.examples import Corpora, Examples, Vectors, bm25_run, draw, fingerprint, query_key, text_key
+from encoders.training.examples import Examples, Vectors, bm25_run, draw, fingerprint, query_key, text_key
 from encoders.training.recipe import Validation
+from encoders.training.sources import Corpora
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

@@ -14,8 +14,8 @@ from datasets import Dataset
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
-from encoders.training.examples import examples_in_order
 from encoders.training.recipe import Recipe, Stage, load_recipe
+from encoders.training.sources import examples_in_order
 from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import new_folder
 from tests.benchmarks.quality import PRECISION

@@ -15,8 +15,9 @@ from hypothesis import given
 from encoders.checkpoints.notes import NOTES, CheckpointNotes, read_notes
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
+from encoders.training.loop import Progress, begin
 from encoders.training.recipe import load_recipe, to_mapping
-from encoders.training.state import Progress, begin, load_weights, save_weights
+from encoders.training.session import load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, record_of, write_end
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

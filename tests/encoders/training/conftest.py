@@ -165,9 +165,9 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any]]:
     """``first_stage(recipe)`` returns a session, and the learner of the first stage."""
 
     def make(recipe: Recipe) -> tuple[Any, Any]:
-        from encoders.training.examples import load_source
         from encoders.training.learner import Learner
         from encoders.training.session import Session
+        from encoders.training.sources import load_source
 
         session = Session(recipe, "cpu")
         return session, Learner(recipe.stages[0], session, [load_source(recipe.data[0], Negatives())])

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.examples import Corpora, Example, JudgedExamples, bm25_run, examples_at, load_source, text_key
-from encoders.training.learner import labels_of
+from encoders.training.examples import Example, JudgedExamples, bm25_run, examples_at, labels_of, text_key
 from encoders.training.recipe import Negatives, Source
+from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Query

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.examples import load_source, query_key
+from encoders.training.examples import query_key
 from encoders.training.files import ExampleFile, TeacherScores
 from encoders.training.recipe import Negatives, Source
+from encoders.training.sources import load_source
 from learned_sparse.core.errors import LearnedSparseError
 
 BGE = {"query": "q", "pos": ["p"], "neg": ["n1", "n2"], "pos_scores": [4], "neg_scores": [1.5, -2]}

@@ -13,9 +13,10 @@ import pytest
 import scipy.sparse
 
 from encoders.models.objectives import Mixture
-from encoders.training.examples import Corpora, Examples, load_source
+from encoders.training.examples import Examples
 from encoders.training.learner import Learner
 from encoders.training.recipe import Negatives, Source, Validation, load_recipe, recipe_splits
+from encoders.training.sources import Corpora, load_source
 from encoders.training.validation import Validator, hold_out
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from encoders.models.objectives import Labels
 from encoders.models.spade import query_nll
-from encoders.training.learner import labels_of
+from encoders.training.examples import labels_of
 from encoders.training.objective import (
     flops,
     in_batch_hinge,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encoders.backbone.device import random_state
 from encoders.training.learner import over_batch
-from encoders.training.state import load_state, save_state
+from encoders.training.session import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")
