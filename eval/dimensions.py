@@ -17,13 +17,13 @@ import orjson
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
-from eval.runs import add_collection_options, load_pieces, tokenizer_folder
+from eval.reproduce.plan import plan_cell
+from eval.runs import add_column_options, load_pieces, tokenizer_folder
 from eval.tables import Cell, Column, Section, format_sections, heading, matplotlib_style, set_scale, svg
-from learned_sparse.collections.collection import filed_under
 from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
-from learned_sparse.core.files import atomic_write, encoded_folders, queries_folder, write_json
+from learned_sparse.core.files import atomic_write, write_json
 from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.jsonvector.manifest import Manifest, versions
 from learned_sparse.jsonvector.queries import ENCODED
@@ -52,7 +52,7 @@ output of learned_sparse.encode. Stop-dimensions are what learned_sparse.jsonvec
 
 examples:
   python -m eval.dimensions VECTORS
-  python -m eval.dimensions --model splade --collection scifact --split test
+  python -m eval.dimensions msmarco-passage:SPLADE-FLOPS --column dev --expansion 10000
   python -m eval.dimensions VECTORS --queries QUERIES --texts --dimension b12d61183 --output DIR
 """
 
@@ -60,14 +60,11 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Count, and print tables; write them with a chart if --output is given."""
     options = _parser().parse_args(argv)
-    refuse(
-        (not options.vectors and not (options.model and options.collection), "give VECTORS, or --model, --collection"),
-        (not 0 <= options.stop_share <= 1, f"--stop-share {options.stop_share}: give a share, 0 to 1"),
-    )
-    name = filed_under(options.collection) if options.collection else ""
-    paths = options.vectors or encoded_folders(name, options.model, "VECTORS", options.collection)
-    if options.queries is None and options.model and options.collection and options.split:
-        options.queries = queries_folder(name, options.split, options.model)
+    refuse((not 0 <= options.stop_share <= 1, f"--stop-share {options.stop_share}: give a share, 0 to 1"))
+    name, paths = options.vectors[0], list(map(Path, options.vectors))
+    if ":" in name and not paths[0].exists():
+        _, cell = plan_cell(name, options.column, options.data)
+        *paths, options.queries = (step.writes[0] for step in cell.run.encoded)
     documents = count_documents(*paths)
     queries = count_queries(options.queries) if options.queries else None
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})
@@ -77,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     ]
     if options.expansion or options.texts or options.values:
         sections += _text_sections(options, paths, documents.texts)
-    title = f"{options.model or paths[0].name}: {documents.texts:,} documents, {documents.postings:,} postings"
+    title = f"{paths[0].name}: {documents.texts:,} documents, {documents.postings:,} postings"
     title += f"; expected FLOPS {expected_flops(documents, queries):.4f}" if queries else ""
     tables = [vars(one) | {"columns": list(map(heading, one.columns))} for one in sections]
     content = {"title": title, "vectors": list(map(str, paths)), "tables": tables, "versions": versions()}
@@ -123,10 +120,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("vectors", nargs="*", type=Path, metavar="VECTORS", help="encoded documents (all shards)")
-    add("--model", metavar="NAME", help="model whose vectors of --collection are in the home folder")
-    add_collection_options(parser)
-    add("--queries", type=Path, metavar="DIR", help="encoded queries (default: by --model, --collection and --split)")
+    vectors = "encoded documents (all shards), or the row of a leaderboard, which names its queries too"
+    add("vectors", nargs="+", metavar="VECTORS|MATRIX:ROW", help=vectors)
+    add_column_options(parser)
+    add("--queries", type=Path, metavar="DIR", help="encoded queries, for VECTORS")
     add("--expansion", type=positive, metavar="N", help="count terms dropped from N documents and added (SPLADE, 3.2)")
     add("--texts", action="store_true", help="dimensions by length of the text, and words of queries that activate one")
     add("--at-least", type=positive, default=5, metavar="N", help="minimum number of queries of a word: %(default)s")

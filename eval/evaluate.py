@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import math
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from eval.measures import Qrels, Scores, evaluate, parse_measure
-from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
+from eval.runs import add_collection_options, by_class, load_pieces, load_split, named_runs
 from eval.tables import Cell, format_table
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, run_file
 from learned_sparse.core.settings import CommandParser
 
-Compared = Sequence[tuple[str, str, Any]]
+Results = Mapping[str, Scores]
+Compared = tuple[str, str, Any]
 """Run, measure, and its ``eval.stats.Comparison`` with the baseline."""
 _TOKENIZER = "minilm"
 EPILOG = """\
@@ -37,69 +37,62 @@ _logger = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
-    files = named_runs(options.run or ())
-    judged: Judged | None = None
-    qrels: Qrels | None = None
-    measures: Sequence[str] = options.measures or ()
-    if options.qrels:
-        path = Path(options.qrels)
-        if path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}:
-            qrels = read_qrels(path)
-        else:
-            from learned_sparse.collections.collection import registered_qrels
-
-            qrels = registered_qrels(options.qrels)
+    files, qrels = named_runs(options.run or ()), _judgements(options.qrels) if options.qrels else None
+    measures, remove_query, name, split = options.measures, options.remove_query, None, options.split
     if options.collection is not None:
-        judged = load_judged(options)
-        judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
-        qrels, measures = judged.qrels, judged.measures
+        collection, split = load_split(options)
+        name, known = collection.name, collection.split(split)
+        qrels, measures = qrels or collection.qrels(split), measures or known.measures
+        remove_query = remove_query or known.remove_query
     elif qrels is None or not measures or options.overlap:
         needed = "--overlap needs --collection" if options.overlap else "no judgements"
         raise LearnedSparseError(f"{needed}: give --collection, or --qrels with --measures")
-    files = files or _runs_at_home(judged)
+    files = files or _runs_at_home(name, split)
     baseline = options.baseline or next(iter(files))
     if baseline not in files:
         raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, files)}")
     runs = dict(zip(files, map(read_run, files.values()), strict=True))
-    remove_query = options.remove_query or bool(judged and judged.remove_query)
-    classes: dict[str | None, Sequence[str]] = {None: list(qrels)}
-    if judged and options.overlap:
-        classes.update(by_class(judged, load_pieces(options.overlap)).items())
-    content: dict[str, Any] = {
-        "collection": judged and judged.collection.name,
-        "split": judged.split if judged else options.split,
-        "remove_query": remove_query,
-    }
+    classes: dict[str, Sequence[str]] = {"": list(qrels)}
+    if options.overlap:
+        classes.update(by_class(collection, split, qrels, load_pieces(options.overlap)))
+    content: dict[str, Any] = {"collection": name, "split": split, "remove_query": remove_query}
     tables = []
-    for name, queries in classes.items():
-        of_class, results = {query: qrels[query] for query in queries}, dict[str, Scores]()
-        for run, hits in runs.items() if of_class else ():
-            results[run] = evaluate(hits, of_class, measures, remove_query=remove_query)
-        compared: Compared = []
+    for of, queries in classes.items():
+        judged, results, compared = {query: qrels[query] for query in queries}, dict[str, Scores](), list[Compared]()
+        for run, hits in runs.items() if judged else ():
+            results[run] = evaluate(hits, judged, measures, remove_query=remove_query)
         if len(results) > 1:
             from eval.stats import comparisons
 
             found = comparisons({run: [scores.per_query] for run, scores in results.items()}, baseline)
             compared = [(run, measure, one) for run, of_run in found.items() for measure, one in of_run.items()]
-        heading = None if name is None else f"{name} ({len(queries):,} queries)"
-        tables.append(_as_text(results, compared, baseline, heading))
-        of_part = _as_json(files, results, compared, baseline, per_query=options.per_query)
-        if name is None:
-            content |= of_part
-            _warn(files, results)
+        tables.append(_as_text(results, compared, baseline, of and f"{of} ({len(queries):,} queries)"))
+        part = _as_json(files, results, compared, baseline, per_query=options.per_query)
+        if of:
+            content.setdefault("classes", []).append({"name": of, "queries": list(queries), **part})
         else:
-            content.setdefault("classes", []).append({"name": name, "queries": list(queries), **of_part})
+            content |= part
+            _warn(files, results)
     text = json.dumps(content, indent=2, ensure_ascii=False)
     if options.output:
         with atomic_write(options.output) as file:
             file.write(f"{text}\n".encode())
-    elif options.json:
-        print(text)
+        tables.insert(0, f"written: {options.output}")
     if not options.json:
-        if options.output:
-            print(f"written: {options.output}")
         print("\n\n".join(tables))
+    elif not options.output:
+        print(text)
     return 0
+
+
+def _judgements(name: str) -> Qrels:
+    """Judgements of a file, or registered in Pyserini."""
+    path = Path(name)
+    if path.exists() or len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}:
+        return read_qrels(path)
+    from learned_sparse.collections.collection import registered_qrels
+
+    return registered_qrels(name)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,17 +117,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
-    if judged is None:
-        raise LearnedSparseError("no run: give --run FILE")
-    folder = run_file(judged.collection.name, judged.split, "any").parent
-    runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
-    if not runs:
-        raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
-    return runs
+def _runs_at_home(collection: str | None, split: str) -> dict[str, Path]:
+    folder = run_file(collection, split, "any").parent if collection else Path()
+    if not collection or not (files := sorted(folder.glob("*.txt"))):
+        raise LearnedSparseError(f"no runs{f' (*.txt) in {folder}' if collection else ''}; give --run FILE")
+    return {path.stem: path for path in files}
 
 
-def _warn(files: Mapping[str, Path], results: Mapping[str, Scores]) -> None:
+def _warn(files: Mapping[str, Path], results: Results) -> None:
     for run, scores in results.items():
         for queries, message in (
             (scores.missing, "judged queries without a hit, scored zero"),
@@ -147,9 +137,9 @@ def _warn(files: Mapping[str, Path], results: Mapping[str, Scores]) -> None:
             _logger.warning(text, files[run], scores.max_hits, ", ".join(deeper))
 
 
-def _as_text(results: Mapping[str, Scores], compared: Compared, baseline: str, heading: str | None) -> str:
+def _as_text(results: Results, compared: Sequence[Compared], baseline: str, heading: str) -> str:
     """The heading of a class, one row per run, and one line for each run and measure that is compared."""
-    texts = [] if heading is None else [heading]
+    texts = [heading] if heading else []
     if results:
         rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
         texts.append(format_table(["run", *next(iter(results.values())).mean], rows))
@@ -163,7 +153,7 @@ def _as_text(results: Mapping[str, Scores], compared: Compared, baseline: str, h
 
 
 def _as_json(
-    files: Mapping[str, Path], results: Mapping[str, Scores], compared: Compared, baseline: str, *, per_query: bool
+    files: Mapping[str, Path], results: Results, compared: Sequence[Compared], baseline: str, *, per_query: bool
 ) -> dict[str, Any]:
     runs = [
         {"name": name, "run": str(files[name]), "scores": dict(scores.mean), "missing": list(scores.missing),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
-from eval.runs import Judged, add_collection_options, add_expanded_option, check_expanded, load_judged, named_runs
+from eval.runs import add_collection_options, documents_of, load_split, named_runs
 from learned_sparse.collections.trec import Run, ranked, read_run, write_run
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
@@ -68,18 +69,30 @@ def main(argv: list[str] | None = None) -> int:
     depths = sorted(set(options.depth))
     if options.cross_encoder and options.set:
         raise LearnedSparseError("--set changes a checkpoint of this package; a cross-encoder has no such settings")
-    judged = load_judged(options)
+    collection, split = load_split(options)
+    queries = {query.id: query.text for query in collection.queries(split)}
+    remove_query = collection.split(split).remove_query
     runs = {
-        name: first_stage(read_run(path), judged.queries, remove_query=judged.remove_query)
+        name: first_stage(read_run(path), queries, remove_query=remove_query)
         for name, path in named_runs(options.run).items()
     }
+    pairs = pairs_of(runs.values(), depths[-1])
+    if not pairs:
+        raise LearnedSparseError(f"no run has a hit for a judged query of {collection.name} {split}")
     scorer = _load_scorer(options)
-    check_expanded(judged.collection, scorer.document_encoder if isinstance(scorer, DotProducts) else None)
-    scores = _score_pairs(scorer, judged, list(runs.values()), depths[-1])
+    if options.expanded and not (isinstance(scorer, DotProducts) and scorer.document_encoder.uses_expanded):
+        raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
+    documents = documents_of(replace(collection, expanded=options.expanded), {document for _, document in pairs})
+    with tqdm(desc="scoring", total=len(pairs), unit=" pairs", disable=None) as progress:
+        found = scorer.scores(queries, documents, pairs, progress)
+    if not np.isfinite(found).all():
+        query, document = pairs[int(np.argmin(np.isfinite(found)))]
+        raise LearnedSparseError(f"query {query!r}, document {document!r}: the score is not finite; try --dtype fp32")
+    scores = dict(zip(pairs, found.tolist(), strict=True))
     for name, run in runs.items():
         for depth in depths:
             write_run(options.output / f"{name}-top{depth}.txt", rerank(run, scores, depth))
-    content = {"collection": judged.collection.name, "split": judged.split, **scorer.description}
+    content = {"collection": collection.name, "split": split, **scorer.description}
     write_json(options.output / "rerank.json", {**content, "pairs": len(scores), "versions": versions()})
     print(f"{options.output}: {len(runs) * len(depths)} runs, {len(scores):,} pairs scored")
     return 0
@@ -94,21 +107,6 @@ def _load_scorer(options: argparse.Namespace) -> CrossEncoder | DotProducts:
     return DotProducts(checkpoint, settings=parse_changes(options.set), **model_options)
 
 
-def _score_pairs(
-    scorer: CrossEncoder | DotProducts, judged: Judged, runs: Sequence[Run], depth: int
-) -> dict[Pair, float]:
-    pairs = pairs_of(runs, depth)
-    if not pairs:
-        raise LearnedSparseError(f"no run has a hit for a judged query of {judged.collection.name} {judged.split}")
-    documents = judged.documents({document for _, document in pairs})
-    with tqdm(desc="scoring", total=len(pairs), unit=" pairs", disable=None) as progress:
-        scores = scorer.scores(judged.queries, documents, pairs, progress)
-    if not np.isfinite(scores).all():
-        query, document = pairs[int(np.argmin(np.isfinite(scores)))]
-        raise LearnedSparseError(f"query {query!r}, document {document!r}: the score is not finite; try --dtype fp32")
-    return dict(zip(pairs, scores.tolist(), strict=True))
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m eval.rerank",
@@ -118,7 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
     add_collection_options(parser, required=True)
-    add_expanded_option(parser)
+    expanded = "predicted queries of the documents by id (docT5query), for a model that reads them"
+    add("--expanded", type=Path, metavar="FILE|DIR", help=expanded)
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")

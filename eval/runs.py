@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval.measures import Qrels, parse_measure
+from eval.measures import Qrels
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection
-    from learned_sparse.collections.documents import OnBadLine
-    from learned_sparse.core.encoder import Encoder
     from learned_sparse.core.records import Document
 
 _BATCH = 10_000  # texts tokenised at a time
@@ -23,32 +20,19 @@ Pieces = Callable[[Sequence[str]], list[frozenset[str]]]
 """Function from texts to their distinct word pieces; see ``load_pieces``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """The judged queries of one split of a collection; documents are read on demand."""
-
-    collection: Collection
-    split: str
-    queries: dict[str, str]
-    """Query id → text, judged queries only."""
-    qrels: Qrels
-    measures: tuple[str, ...]
-    remove_query: bool
-    """Ignore a hit whose id is that of the query (BEIR)."""
-
-    def documents(self, ids: set[str]) -> dict[str, Document]:
-        """The documents with these ids, from one pass over the collection; an error if one is missing."""
-        documents = {}
-        for document in self.collection.documents_shown(on_bad_line="skip"):
-            if document.id in ids:
-                documents[document.id] = document
-                if len(documents) == len(ids):
-                    return documents
-        missing = ids - documents.keys()
-        raise LearnedSparseError(
-            f"collection {self.collection.name}: {len(missing)} of {len(ids)} documents are missing "
-            f"(for instance {min(missing)!r}); is it the collection of the run?"
-        )
+def documents_of(collection: Collection, ids: set[str]) -> dict[str, Document]:
+    """The documents with these ids, from one pass over the collection; an error if one is missing."""
+    documents = {}
+    for document in collection.documents_shown(on_bad_line="skip"):
+        if document.id in ids:
+            documents[document.id] = document
+            if len(documents) == len(ids):
+                return documents
+    missing = ids - documents.keys()
+    raise LearnedSparseError(
+        f"collection {collection.name}: {len(missing)} of {len(ids)} documents are missing "
+        f"(for instance {min(missing)!r}); is it the collection of the run?"
+    )
 
 
 def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -57,50 +41,22 @@ def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = 
     names = "a collection by name, folder, YAML file, or ir_datasets:ID"
     add("--collection", required=required, metavar="NAME|PATH", help=names)
     add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    add("--split", help="split of the queries (default: the only one)")
+    add("--split", help="split of the queries (default: the only one, or test)")
 
 
-def load_judged(options: argparse.Namespace) -> Judged:
-    """Load the split that ``--collection``, ``--data`` and ``--split`` name, with ``--measures`` or its own."""
-    collection, name = load_split(options)
-    split = collection.split(name)
-    measures = tuple(getattr(options, "measures", None) or split.measures)
-    for measure in measures:
-        parse_measure(measure)
-    return Judged(
-        collection=collection,
-        split=name,
-        queries={query.id: query.text for query in collection.queries(name)},
-        qrels=collection.qrels(name),
-        measures=measures,
-        remove_query=split.remove_query,
-    )
+def add_column_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--column`` and ``--data``, which choose a cell of a leaderboard beside ``MATRIX:ROW`` (``plan_cell``)."""
+    add = parser.add_argument
+    add("--column", metavar="COLUMN", help="column of MATRIX:ROW (default: the first)")
+    add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
 
 
 def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
-    """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
+    """The collection of ``--collection`` and ``--data``, and ``--split`` or its default."""
     from learned_sparse.collections.collection import load_collection
 
-    on_bad_line: OnBadLine = getattr(options, "on_bad_line", None) or "error"
-    collection = load_collection(options.collection, data=options.data, on_bad_line=on_bad_line)
-    collection = replace(collection, expanded=getattr(options, "expanded", None))
-    if options.split is None and len(collection.splits) > 1:
-        known = ", ".join(collection.splits)
-        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split, one of {known}")
-    # Collection.split reports a collection without splits
-    return collection, options.split or next(iter(collection.splits), "test")
-
-
-def add_expanded_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--expanded``, which ``load_split`` and ``load_judged`` read."""
-    text = "predicted queries of the documents by id (docT5query), for a model that reads them"
-    parser.add_argument("--expanded", type=Path, metavar="FILE|DIR", help=text)
-
-
-def check_expanded(collection: Collection, encoder: Encoder | None) -> None:
-    """Raise if ``--expanded`` is given and the encoder of documents, if there is one, does not read expanded text."""
-    if collection.expanded is not None and (encoder is None or not encoder.uses_expanded):
-        raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
+    collection = load_collection(options.collection, data=options.data)
+    return collection, collection.choose_split(options.split)
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
@@ -165,18 +121,17 @@ def class_of(query: Set[Any], relevant: Iterable[Set[Any]]) -> str:
     return "Match <= 1" if matched <= 1 else "Match > 1"
 
 
-def by_class(judged: Judged, pieces: Pieces) -> dict[str, list[str]]:
+def by_class(collection: Collection, split: str, qrels: Qrels, pieces: Pieces) -> dict[str, list[str]]:
     """The queries of each class that have a relevant document, in their order; one pass over the documents."""
-    relevant = {
-        query: [document for document, grade in judged.qrels.get(query, {}).items() if grade > 0]
-        for query in judged.queries
-    }
-    relevant = {query: documents for query, documents in relevant.items() if documents}
+    queries, relevant = {query.id: query.text for query in collection.queries(split)}, dict[str, list[str]]()
+    for query in queries:
+        if graded := [document for document, grade in qrels.get(query, {}).items() if grade > 0]:
+            relevant[query] = graded
     if not relevant:
         raise LearnedSparseError("no query has a relevant document")
-    documents = judged.documents({document for ids in relevant.values() for document in ids})
+    documents = documents_of(collection, {document for ids in relevant.values() for document in ids})
     of_document = dict(zip(documents, pieces([document.text for document in documents.values()]), strict=True))
-    of_query = zip(relevant, pieces([judged.queries[query] for query in relevant]), strict=True)
+    of_query = zip(relevant, pieces([queries[query] for query in relevant]), strict=True)
     classes: dict[str, list[str]] = {name: [] for name in CLASSES}
     for query, own in of_query:
         classes[class_of(own, map(of_document.__getitem__, relevant[query]))].append(query)

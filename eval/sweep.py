@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.measures import parse_measure
 from eval.reproduce import __main__ as reproduce
-from eval.reproduce.matrix import Column, Matrix, Row
-from eval.runs import add_expanded_option, load_split
+from eval.reproduce.matrix import Row, expanded_of
+from eval.reproduce.plan import plan_cell
+from eval.runs import add_column_options
 from learned_sparse.collections.collection import data_root
-from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.encoder import default_checkpoint, load_encoder
+from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.errors import run_main
-from learned_sparse.core.settings import CommandParser, parse_changes, positive
+from learned_sparse.core.settings import CommandParser, parse_changes
 
 EPILOG = """\
 Each combination is a row of a leaderboard (eval.reproduce), so the same command goes on after it was ended. Documents
@@ -25,41 +25,39 @@ are encoded and indexed once for all combinations that differ only in settings o
 before any document is encoded. Settings that the checkpoint has itself are marked by a star.
 
 examples:
-  python -m eval.sweep --model spade --collection pydoc --split dev --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
-  python -m eval.sweep --model uhd-bert --collection pydoc --split dev --set query_k=50,100,200,null --output DIR
+  python -m eval.sweep demo:spade --split dev --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
+  python -m eval.sweep mine.yaml:uhd-bert --column mine --set query_k=50,100,200,null --output DIR
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure every combination, and write and print the leaderboard."""
     options = _parser().parse_args(argv)
-    collection, split = load_split(options)
-    for measure in options.measures:
-        parse_measure(measure)
-    checkpoint = options.checkpoint or default_checkpoint(options.model)
-    encoder = load_encoder(checkpoint, "document", device=options.device, weights=False)
-    stored, words, rows = encoder.description.get("settings", {}), list[str](), dict[str, Row]()
-    for option in ("device", "batch_size"):
-        words += [f"--{option.replace('_', '-')}", value] if (value := getattr(options, option)) else []
+    matrix, cell = plan_cell(options.cell, options.column, options.data)
+    row, column, checkpoint = matrix.rows[cell.row], matrix.columns[cell.column], str(cell.run.checkpoint)
+    column = dataclasses.replace(column, split=options.split or column.split)
+    encoder = load_encoder(checkpoint, "document", weights=False)
+    stored, rows = encoder.description.get("settings", {}), dict[str, Row]()
+    of = expanded_of(matrix, row)
+    row = dataclasses.replace(
+        row, recipe="", model="", changes=(), seeds=(), columns=(), expected={}, checkpoint=checkpoint,
+        expanded=of.expanded, expansion=of.expansion,
+    )  # fmt: skip
     for changes in combinations(read_settings(options.set)):
         load_encoder(checkpoint, "query", settings=changes, weights=False)  # refuses settings that cannot be changed
         of_queries = {key: value for key, value in changes.items() if key in encoder.query_only_settings}
         of_both = {key: value for key, value in changes.items() if key not in of_queries}
         name = ", ".join(f"{key}={format_value(value)}" for key, value in changes.items())
         star = " *" if all(stored.get(key) == value for key, value in changes.items()) else ""
-        rows[name + star] = Row(
-            checkpoint=checkpoint, encode=of_both, queries=of_queries, options=tuple(words),
-            expanded=str(options.expanded or ""), expansion="queries" if options.expanded else None,
-        )  # fmt: skip
-    column = Column(collection=options.collection, split=split, measures=tuple(options.measures))
-    matrix = Matrix(
-        title=f"Settings of {options.model or checkpoint}", columns={collection.name: column}, rows=rows,
-        hits=options.hits, dtype=options.dtype, on_bad_line=options.on_bad_line,
+        rows[name + star] = dataclasses.replace(row, encode=row.encode | of_both, queries=row.queries | of_queries)
+    swept = dataclasses.replace(
+        matrix, title=f"Settings of {cell.row}", about="", columns={cell.column: column}, rows=rows, averages={},
+        baseline=None, claims=(), plain_names=False,
     )  # fmt: skip
     how = reproduce.parser().parse_args(["--matrix", "sweep", "--in-process", *(["--drop"] if options.drop else [])])
     typed = [word for change in options.set for word in ("--set", change)]
-    command = f"python -m eval.sweep {shlex.join(typed)}"
-    return reproduce.run_matrix(matrix, "sweep", data_root(), options.output, how, command=command)
+    command = f"python -m eval.sweep {shlex.join([options.cell, *typed])}"
+    return reproduce.run_matrix(swept, "sweep", options.data or data_root(), options.output, how, command=command)
 
 
 def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
@@ -96,22 +94,12 @@ def format_value(value: Any) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(prog="python -m eval.sweep", description=main.__doc__, epilog=EPILOG)
     add = parser.add_argument
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
-    model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder, or a published one")
-    add("--collection", required=True, metavar="NAME|PATH", help="a collection by name, folder or YAML file")
-    add("--split", help="split of the queries (default: the only one)")
-    add_expanded_option(parser)
-    add_bad_line_option(add)
+    add("cell", metavar="MATRIX:ROW", help="row of a leaderboard, whose model eval.reproduce has trained")
+    add_column_options(parser)
+    add("--split", help="another split of the column's collection, such as dev")
     add("--set", action="append", required=True, metavar="KEY=V,V,...", help="a setting and its values; repeatable")
-    add("--measures", nargs="+", default=[], metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")
-    add("--hits", type=positive, default=1000, metavar="N", help="documents per query (default: %(default)s)")
-    add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
-    add("--dtype", help="fp32, bf16 or fp16 (default: $LEARNED_SPARSE_DTYPE, else the fastest; of queries fp32)")
-    add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--output", type=Path, default=Path("results", "sweep"), metavar="DIR", help="default: %(default)s")
     add("--drop", action="store_true", help="lose the combinations that an earlier sweep wrote to the folder")
-    parser.set_defaults(data=None)  # load_split reads it
     return parser
 
 

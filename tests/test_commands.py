@@ -179,7 +179,7 @@ READS = [
     ("eval.reproduce.prepare", "expand --collection {input} --output {output}"),
     ("eval.reproduce.prepare", "expand --collection toy --expanded {input} --output {output}"),
     ("eval.rerank", "--run run.txt --collection toy --split test --checkpoint {input} --output {output}"),
-    ("eval.sweep", "--checkpoint {input} --collection toy --split test --set k=1"),
+    ("eval.sweep", "{input}:row --set k=1"),
 ]  # fmt: skip
 """Commands with one input that is not what it should be."""
 INPUTS = ("missing", "folder", "text", "bytes", "loop")
@@ -293,7 +293,6 @@ MISTAKES = [
     ("learned_sparse.index --model m --on-bad-line skip", ["--on-bad-line is for the text of --bm25"]),
     ("learned_sparse.index --input vectors", ["no output folder", "--index DIR"]),
     ("learned_sparse.search --index index --output {output}", ["index: no queries; give", "--topics FILE"]),
-    ("eval.sweep --checkpoint checkpoint --collection toy --set k=1", ["several splits", "--split, one of"]),
     (f"{ENCODE} --queries --collection toy --split tset", ["no split 'tset'; did you mean 'test'?"]),
     (f"{ENCODE} --queries --collection unjudged", ["no split 'test'", "no queries with judgements", "--topics"]),
     ("eval.evaluate --run run.txt --qrels qrels.txt --measures MMR@10", ["'MMR@10': unknown; did you mean 'MRR'?"]),

@@ -21,7 +21,7 @@ def test_public_names() -> None:
     assert {"evaluate", "compare"} <= set(evaluation.__all__)
     assert {"ARCHITECTURES", "load", "train"} <= set(encoders.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Documents'"):
-        _ = learned_sparse.Documents
+        _ = learned_sparse.Documents  # type: ignore[attr-defined]
 
 
 def test_functions_named_like_commands_stay_functions(python: Any) -> None:

@@ -62,7 +62,7 @@ class Learner:
         self.ranks = all(objective.ranks for objective in self.objectives.values())
         trained: list[nn.Parameter] = []
         for name, objective in self.objectives.items():
-            part, towers = session.family.part(model.weighers, name), model.towers
+            part, towers = model.weighers.part(name), model.towers
             of_towers = (towers[tower].trainable_parameters() for tower in objective.towers if tower in towers)
             trainable = set(itertools.chain(*of_towers))
             trained += (p for p in (*part.document.parameters(), *part.query.parameters()) if p in trainable)
@@ -160,15 +160,15 @@ class Learner:
 
 def learning_rates(stage: Stage, session: Session) -> dict[nn.Parameter, float]:
     """The rates of parameters that have their own; those of heads override those of components."""
-    family, model, rates = session.family, session.model, dict[nn.Parameter, float]()
-    known = family.components(model.weighers.document)
+    model, rates = session.model, dict[nn.Parameter, float]()
+    known = dict(getattr(model.weighers.document, "components", {}))
     for name, rate in sorted(stage.learning_rates.items(), key=lambda item: item[0] == "head"):
         if rate is None:
             continue
         if name == "head":
             parameters = [parameter for tower in model.towers.values() for parameter in tower.new_parameters()]
         elif name in known:
-            parameters = list(family.part(model.weighers, name).parameters())
+            parameters = list(model.weighers.part(name).parameters())
         else:
             hint = did_you_mean(name, [*known, "head"])
             raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {name!r}{hint}")

@@ -163,7 +163,7 @@ class Training:
         self._until, self.interrupted = until, False
         self._folder, self._state = output / "training", output / "training" / "state"
         settings, validation = session.model.settings, recipe.validation
-        corpora = Corpora(expanded=session.family.uses_expanded(settings), on_bad_line=recipe.on_bad_line)
+        corpora = Corpora(expanded=settings.uses_expanded, on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, corpora) for source in recipe.data]
         held_out: list[Examples] | None = None
         self._held_out: dict[str, int] | None = None  # numbers of queries and of examples
@@ -173,7 +173,7 @@ class Training:
 
             if validation.holdout is not None:
                 self._sources, held_out, self._held_out = hold_out(self._sources, validation)
-            mixtures = session.family.mixtures(settings) if recipe.mix else ()
+            mixtures = settings.mixtures() if recipe.mix else ()
             self._validator = Validator(validation, recipe.seed, mixtures, corpora=corpora, held_out=held_out)
         fingerprints = {"tokenizer": tokenizer_sha256(session.model.tokenizer)}  # of the contents that a run reads
         for number, part in enumerate(self._sources):

@@ -21,7 +21,8 @@ from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
 from learned_sparse.core.lazy import Register
-from learned_sparse.core.settings import parse, parse_changes, read_yaml
+from learned_sparse.core.settings import parse, parse_changes
+from learned_sparse.core.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from torch import Tensor

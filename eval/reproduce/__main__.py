@@ -16,9 +16,16 @@ from pathlib import Path
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.pages import PAGE, scores, write_report
 from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.rehearsal import rehearsal, stopped_and_resumed
 from eval.reproduce.results import RESULTS, VALUES, exit_status, kept_cells, write_leaderboard
-from eval.reproduce.runner import Runner, check_disk_space, in_this_process, on_cluster, own_process, terminate
+from eval.reproduce.runner import (
+    Runner,
+    check_disk_space,
+    in_this_process,
+    on_cluster,
+    own_process,
+    stopped_and_resumed,
+    terminate,
+)
 from eval.reproduce.steps import Step, other_versions, status_of
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
@@ -77,6 +84,8 @@ def main(argv: list[str] | None = None) -> int:
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     if not options.rehearse:
         return run_matrix(matrix, name, data, options.output or Path("results") / name, options, engine)
+    from eval.reproduce.rehearsal import rehearsal
+
     with rehearsal(matrix, name) as (small, made_up, output):
         return run_matrix(small, name, made_up, output, options)
 

@@ -29,6 +29,7 @@ from eval.tables import (
 from learned_sparse.core.files import atomic_write
 
 PAGE, FIGURE = "README.md", "tradeoff.svg"
+FLOPS = "FLOPS"
 _MARKERS = "os^Dv<>pP*X"
 _COLOURS = 10
 _LEGEND_LINES = 24
@@ -41,28 +42,15 @@ SIGNS = {
 """Text of each verdict on a claim or an expected score."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quantity:
-    """A measure or a cost, and how its values are shown."""
-
-    key: str
-    heading: str
-    digits: int = 4
-    scale: float = 1.0
-    """Factor from the stored value to the value shown."""
-    cost: bool = True
-
-    def show(self, value: float | None) -> str:
-        """Text of a value in a table; a dash for an unknown value."""
-        return "–" if value is None else f"{value * self.scale:.{self.digits}f}"
+def heading_of(quantity: str) -> str:
+    """Heading of a measure, which is its name, or of a cost."""
+    return SHOWN_COSTS.get(quantity, (quantity, 4))[0]
 
 
-COSTS = tuple(
-    Quantity(key=key, heading=heading, digits=digits, scale=1e-6 if key == "index bytes" else 1.0)
-    for key, (heading, digits) in SHOWN_COSTS.items()
-)
-
-_FLOPS = next(cost for cost in COSTS if cost.key == "FLOPS")
+def show(quantity: str, value: float | None) -> str:
+    """Text of a value in a table; a dash for an unknown value."""
+    scale, digits = 1e-6 if quantity == "index bytes" else 1.0, SHOWN_COSTS.get(quantity, ("", 4))[1]
+    return "–" if value is None else f"{value * scale:.{digits}f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,50 +65,49 @@ class Results:
         """All cells by row and column."""
         return {(cell["row"], cell["column"]): cell for cell in self.content["cells"]}
 
-    def value(self, row: str, column: str, quantity: Quantity) -> float | None:
+    def value(self, row: str, column: str, quantity: str) -> float | None:
         """Value of one cell, None if unknown. Published rows have their costs among their scores."""
         cell = self.cells.get((row, column), {"scores": {}})
-        value: float | None = (cell.get("costs") or {}).get(quantity.key) if quantity.cost else None
-        return cell["scores"].get(quantity.key) if value is None else value
+        value: float | None = (cell.get("costs") or {}).get(quantity)
+        return cell["scores"].get(quantity) if value is None else value
 
-    def quantities(self, column: Json) -> list[Quantity]:
+    def quantities(self, column: Json) -> list[str]:
         """Measures of the column and of its published scores, then each cost that one of its cells has."""
         names, at = [row["name"] for row in self.content["rows"]], column["name"]
         scored = [key for name in names for key in self.cells.get((name, at), {"scores": {}})["scores"]]
         keys = [key for key in dict.fromkeys([*column["measures"], *scored]) if key not in SHOWN_COSTS]
-        known = [cost for cost in COSTS if any(self.value(name, at, cost) is not None for name in names)]
-        return [*(Quantity(key=key, heading=key, cost=False) for key in keys), *known]
+        return [*keys, *(cost for cost in SHOWN_COSTS if any(self.value(name, at, cost) is not None for name in names))]
 
-    def best(self, column: str, quantity: Quantity) -> str | None:
+    def best(self, column: str, quantity: str) -> str | None:
         """Text of the best value of a measure; published rows and upper bounds do not compete. None for one value."""
         ours = [row["name"] for row in self.content["rows"] if row["kind"] not in {"published", "best_of"}]
         known = [value for row in ours if (value := self.value(row, column, quantity)) is not None]
-        return quantity.show(max(known)) if len(known) > 1 and not quantity.cost else None
+        return show(quantity, max(known)) if len(known) > 1 and quantity not in SHOWN_COSTS else None
 
     @cached_property
     def plotted(self) -> Json | None:
         """The first column with a measure and FLOPS, which the figure shows."""
         for column in self.content["columns"]:
-            if _FLOPS in (known := self.quantities(column)) and not known[0].cost:
+            if FLOPS in (known := self.quantities(column)) and known[0] not in SHOWN_COSTS:
                 found: Json = column
                 return found
         return None
 
-    def interval(self, row: str, column: str, quantity: Quantity) -> tuple[float, float] | None:
+    def interval(self, row: str, column: str, quantity: str) -> tuple[float, float] | None:
         """95 % interval of a mean over trainings and queries; None if published, or of a single query."""
         trainings = self.trainings.get((row, column), ())
-        queries = trainings[0].get(quantity.key, {}) if trainings else {}
+        queries = trainings[0].get(quantity, {}) if trainings else {}
         if len(queries) < 2:
             return None
-        return difference(trainings, [{quantity.key: dict.fromkeys(queries, 0.0)}], quantity.key).interval
+        return difference(trainings, [{quantity: dict.fromkeys(queries, 0.0)}], quantity).interval
 
-    def gain(self, row: str, column: str, quantity: Quantity) -> str:
+    def gain(self, row: str, column: str, quantity: str) -> str:
         """The difference from the baseline with its 95 % interval as text; empty without."""
         base = self.content["baseline"]
         ours, theirs = self.trainings.get((row, column)), self.trainings.get((base, column))
-        if row == base or not ours or not theirs or quantity.key not in theirs[0]:
+        if row == base or not ours or not theirs or quantity not in theirs[0]:
             return ""
-        estimate = difference(ours, theirs, quantity.key)
+        estimate = difference(ours, theirs, quantity)
         low, high = estimate.interval
         return f"{signed(estimate.value)} ({signed(low)} to {signed(high)})"
 
@@ -176,7 +163,7 @@ def tradeoff(results: Results, column: Json) -> str:
 
     measure, lines = results.quantities(column)[0], dict[str, list[tuple[float, float, float, float, Json]]]()
     for row in results.content["rows"]:
-        score, cost = (results.value(row["name"], column["name"], quantity) for quantity in (measure, _FLOPS))
+        score, cost = (results.value(row["name"], column["name"], quantity) for quantity in (measure, FLOPS))
         if score is not None and (_has_words(row) or cost is not None):
             low, high = results.interval(row["name"], column["name"], measure) or (score, score)
             point = (cost or 0.0, score, max(0.0, score - low), max(0.0, high - score), row)
@@ -198,8 +185,8 @@ def tradeoff(results: Results, column: Json) -> str:
                 markerfacecolor="white" if first["kind"] == "published" else colour, label=label(name),
             )  # fmt: skip
         set_scale(panel, "x", logarithmic=bool(costs) and min(costs) > 0 and max(costs) > 20 * min(costs))
-        panel.set(xlabel=_FLOPS.heading, ylabel=label(measure.heading))
-        title = f"{measure.heading} against {_FLOPS.heading}, {column['name']}, 95 % intervals"
+        panel.set(xlabel=FLOPS, ylabel=label(measure))
+        title = f"{measure} against {FLOPS}, {column['name']}, 95 % intervals"
         panel.set_title(label(title), fontsize=9)
         figure.legend(loc="outside right upper", ncols=math.ceil(len(lines) / _LEGEND_LINES), frameon=False, fontsize=7)
         return svg(figure)
@@ -211,13 +198,11 @@ def _has_words(row: Json) -> bool:
 
 def cells_csv(results: Results) -> str:
     """One line per cell: row, column, status, then every measure and cost; an unknown value is an empty field."""
-    quantities = dict.fromkeys(
-        one for column in results.content["columns"] for one in results.quantities(column) if not one.cost
-    )
-    shown: list[Quantity] = [*quantities, *COSTS]
+    quantities = (one for column in results.content["columns"] for one in results.quantities(column))
+    shown = [*dict.fromkeys(one for one in quantities if one not in SHOWN_COSTS), *SHOWN_COSTS]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["row", "column", "status", *(quantity.key for quantity in shown)])
+    writer.writerow(["row", "column", "status", *shown])
     for (row, column), cell in results.cells.items():
         writer.writerow([row, column, cell["status"], *(results.value(row, column, quantity) for quantity in shown)])
     return buffer.getvalue()
@@ -273,18 +258,18 @@ def scores(results: Results, column: Json) -> Section | None:
             rows.append([f"{shown} (baseline)" if row["name"] == base else shown, *values[:1], *gain, *values[1:]])
     if not rows:
         return None
-    headings = [Column(quantity.heading, right=True) for quantity in quantities]
+    headings = [Column(heading_of(quantity), right=True) for quantity in quantities]
     gains = [Column(f"minus {base}, 95 % interval", right=True)] if base is not None else []
     return Section(name, _legend(results, column), ["row", *headings[:1], *gains, *headings[1:]], rows)
 
 
-def _shown(results: Results, row: Json, column: Json, quantity: Quantity) -> str:
+def _shown(results: Results, row: Json, column: Json, quantity: str) -> str:
     cell = results.cells.get((row["name"], column["name"]), {})
-    text = quantity.show(results.value(row["name"], column["name"], quantity))
-    if quantity.cost or text == "–":
+    text = show(quantity, results.value(row["name"], column["name"], quantity))
+    if quantity in SHOWN_COSTS or text == "–":
         return text
-    spread = (cell.get("spread") or {}).get(quantity.key)
-    full = text + (f" ± {quantity.show(spread)}" if spread is not None else "") + mark(cell, quantity.key)
+    spread = (cell.get("spread") or {}).get(quantity)
+    full = text + (f" ± {show(quantity, spread)}" if spread is not None else "") + mark(cell, quantity)
     competes = row["kind"] not in {"published", "best_of"}
     return Strong(full) if competes and text == results.best(column["name"], quantity) else full
 

@@ -16,14 +16,14 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import Recipe, data_source, load_recipe, stated
-from eval.reproduce.matrix import Column, Matrix, Row, Sample, seeds_of, slug, weights_of
+from eval.reproduce.matrix import Column, Matrix, Row, Sample, expanded_of, load_matrix, seeds_of, slug, weights_of
 from eval.reproduce.steps import Kind, Step, json_digest, ordered
 from learned_sparse.collections.catalogue import CATALOGUE
-from learned_sparse.collections.collection import Collection, load_collection, local_file
+from learned_sparse.collections.collection import Collection, data_root, load_collection, local_file
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, read_json
-from learned_sparse.core.settings import read_yaml_text
+from learned_sparse.core.yaml_files import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
@@ -65,6 +65,22 @@ _OUTPUT: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Run:
+    """The run of a row, what makes it (a step, or for a given run its file), and what the row has besides."""
+
+    stem: str
+    """Readable beginning of names."""
+    run: Path
+    made_by: Step | Path
+    costs: Step | None = None
+    """``python -m eval.costs``; None for a run made of others and for a given one."""
+    checkpoint: str | None = None
+    """Folder or name on the Hub; None for BM25 on text and for a run made of others or given."""
+    encoded: tuple[Step, ...] = ()
+    """The documents and the queries as a model of this package has encoded them, if it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellPlan:
     """One row on one column with one seed."""
 
@@ -72,20 +88,20 @@ class CellPlan:
     column: str
     seed: int | None
     """None: the seed of the recipe, or no training."""
-    steps: tuple[Step, ...]
-    """All steps that the cell needs, in order."""
-    evaluated: Path
-    """Output of ``python -m eval.evaluate --json --per-query``."""
+    run: Run
+    evaluated: Step
+    """``python -m eval.evaluate --json --per-query``."""
     overlap: str | None = None
     """Class of SpaDE's Table 4 whose queries alone are measured; None: all queries."""
-    costs: Path | None
-    """Output of ``python -m eval.costs``; None for a given run."""
-    checkpoint: str | None
-    """Folder or name on the Hub; None for BM25 on text and for a given run."""
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps that the cell needs, in order."""
+        return tuple(ordered(filter(None, (self.evaluated, self.run.costs))))
 
     def measured(self) -> dict[str, Any]:
         """The measures of the run: ``scores``, their means, and ``per_query``; empty if the class has no query."""
-        content = read_json(self.evaluated)
+        content = read_json(self.evaluated.writes[0])
         if self.overlap:
             content = next(one for one in content["classes"] if one["name"] == self.overlap)
         return content["runs"][0] if content["runs"] else {}
@@ -133,6 +149,17 @@ def make_plan(
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in builder.cells(key, targets))
     return Plan(name=name, matrix=matrix, data=data, cells=cells)
+
+
+def plan_cell(name: str, column: str | None, data: Path | None = None) -> tuple[Matrix, CellPlan]:
+    """The matrix and the cell of ``MATRIX:ROW`` on a column (None: the first), of several trainings the first."""
+    of, _, row = name.partition(":")
+    matrix = load_matrix(of, data)
+    columns = [column or next(iter(matrix.columns))]
+    cells = make_plan(matrix, Path(of).stem, data or data_root(), rows=[row], columns=columns).cells
+    if not cells or not cells[0].run.encoded:
+        raise LearnedSparseError(f"{name}: no model encodes {columns[0]!r} here; name another row or --column")
+    return matrix, cells[0]
 
 
 def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list[str]:
@@ -195,7 +222,7 @@ def target(collection: str, split: str = "", measures: tuple[str, ...] = ()) -> 
     if not split:
         return on
     its = loaded.split(split)
-    judged = (*_made_of(loaded, its.topics, its.qrels), {"remove_query": its.remove_query})
+    judged = (*_made_of(loaded, *loaded.sources(split)), {"remove_query": its.remove_query})
     return dataclasses.replace(on, measures=measures or its.measures, judged=judged, queries=its.queries or 1000)
 
 
@@ -217,18 +244,6 @@ class Weights:
     """What the size of an encoded document is projected from."""
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """The run of a row, what makes it (a step, or for a given run its file), and its costs if they are measured."""
-
-    stem: str
-    """Readable beginning of names."""
-    run: Path
-    made_by: Step | Path
-    costs: Step | None = None
-    checkpoint: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -291,9 +306,12 @@ class Builder:
             )
         return old
 
-    def target(self, column: Column) -> Target:
-        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries."""
-        on = target(column.collection, column.split, column.measures)
+    def target(self, column: Column, seed: int | None = None) -> Target:
+        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries.
+
+        ``seed``: of the training whose fold is measured.
+        """
+        on = target(column.collection, column.split_of(seed), column.measures)
         if column.sample or column.pool:
             on = self.part(on, column.sample, column.pool)
         flops_queries = Path(column.flops_queries) if column.flops_queries else None
@@ -328,8 +346,11 @@ class Builder:
     def cells(self, name: str, targets: Mapping[str, Target]) -> Iterator[CellPlan]:
         """The cells of a row, each with its evaluation and its costs."""
         for column, on in targets.items():
-            for seed in (seeds_of(self.matrix, name) or (None,)) if self.matrix.rows[name].runs_on(column) else ():
-                its = self.run(name, on, seed)
+            folds, seeds = self.matrix.columns[column].folds, seeds_of(self.matrix, name)
+            for seed in (seeds or folds or (None,)) if self.matrix.rows[name].runs_on(column) else ():
+                if folds:
+                    on = self.target(self.matrix.columns[column], seed)
+                its = self.run(name, on, seed if seeds else None)
                 stem, words = its.stem, ["eval.evaluate", *on.words, "--run", str(its.run), "--measures", *on.measures]
                 words += ["--per-query", "--json"]
                 made_of = [its.made_by, *on.judged]
@@ -337,16 +358,7 @@ class Builder:
                     stem, words, made_of = f"{stem}-overlap", [*words, "--overlap"], [*made_of, *on.documents]
                 at = f"evaluations/{on.name}/{on.split}/*.json"
                 evaluated = self.make("evaluate", stem, at, words, *made_of)
-                yield CellPlan(
-                    row=name,
-                    column=column,
-                    seed=seed,
-                    evaluated=evaluated.writes[0],
-                    overlap=on.overlap,
-                    steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])),
-                    costs=its.costs.writes[0] if its.costs else None,
-                    checkpoint=its.checkpoint,
-                )
+                yield CellPlan(row=name, column=column, seed=seed, run=its, evaluated=evaluated, overlap=on.overlap)
 
     def run(self, name: str, on: Target, seed: int | None) -> Run:
         """The run of a row on a target, by the kind of the row."""
@@ -461,7 +473,10 @@ class Builder:
             files += ["--index", index.writes[0]]
         searched = self.search(stem, on, words, searchable)
         costs = self.costs(stem, on, files, flops_queries, searched, queries)
-        return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint)
+        return Run(
+            stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint,
+            encoded=(encoded, queries),
+        )  # fmt: skip
 
     def encoded(self, name: str, row: Row, on: Target, seed: int | None) -> Step:
         """The documents, encoded by the model of a row and pruned."""
@@ -497,11 +512,8 @@ class Builder:
         return self.make("costs", stem, f"costs/{on.name}/{on.split}/*.json", words, *made_of)
 
     def expansions(self, row: Row, on: Target) -> tuple[Path | Step, ...]:
-        """What ``--expanded`` reads for a row, if anything: predicted queries, or the step that makes new terms.
-
-        A row has its own file and ``expansion``, or those of the row with its checkpoint.
-        """
-        its = row if row.expanded or row.expansion else weights_of(self.matrix, row)
+        """What ``--expanded`` reads for a row, if anything: predicted queries, or the step that makes new terms."""
+        its = expanded_of(self.matrix, row)
         if not its.expanded:
             return ()
         file = _filled(its.expanded, on)
@@ -525,7 +537,7 @@ class Builder:
     def trained(self, name: str, row: Row, seed: int | None) -> Weights:
         """Train the recipe of a row, on the data of the matrix if it names any, with BM25's runs for negatives."""
         matrix, training, made = self.matrix, self.matrix.training, list[Step]()
-        data = training.data if training else ()
+        data = training.data_of(seed) if training else ()
         changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
         stem = slug(" ".join([Path(row.recipe).stem, *changes]).replace(f"{self.data}/", ""))
         changes += [] if matrix.on_bad_line == "error" else [f"on_bad_line={matrix.on_bad_line}"]

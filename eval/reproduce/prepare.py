@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import heapq
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import yaml
 
 from eval.measures import Qrels, evaluate
 from eval.runs import tokenizer_folder
-from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
+from learned_sparse.collections.collection import load_collection, split_names, with_progress
 from learned_sparse.collections.descriptions import DESCRIPTION
-from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
+from learned_sparse.collections.documents import add_bad_line_option, new_terms
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, new_folder
@@ -89,14 +89,20 @@ def _sample(options: argparse.Namespace) -> str:
     hits = read_run(options.run) if options.run else {}
     ids = {id for query in chosen for id, grade in qrels[query].items() if grade > 0}
     ids |= {id for query in chosen for id, _ in hits.get(query, ())[: options.depth]}
-    last = -1 if options.run else 2**64
     if documents:
-        last = _last_draw(source, ids, documents - len(ids), seed, on_bad_line)
+        draws = ((_draw(one.id, seed), one.id) for one in source.documents_shown(on_bad_line) if one.id not in ids)
+        drawn = heapq.nsmallest(documents - len(ids), draws)
+        if len(ids) + len(drawn) != documents:
+            raise LearnedSparseError(
+                f"{source.name}: a sample of {documents:,} documents; give at least {len(ids):,} (relevant, or in the "
+                "pool) and at most all of the collection"
+            )
+        ids |= {id for _, id in drawn}
     kept, written = set(chosen), set[str]()
 
     def lines() -> Iterator[str]:
         for document in source.documents_shown(on_bad_line):
-            if document.id in ids or _draw(document.id, seed) <= last:
+            if document.id in ids or not (documents or options.run):
                 written.add(document.id)
                 expanded = {"expanded": document.expanded} if document.expanded else {}
                 yield json.dumps({"_id": document.id, "title": "", "text": document.text} | expanded)
@@ -131,19 +137,6 @@ def write_description(
         described[split] = {**files, **of_split}
     content = {"name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": described}
     write_lines(folder / DESCRIPTION, [yaml.safe_dump(content, sort_keys=False)])
-
-
-def _last_draw(source: Collection, ids: Set[str], count: int, seed: int, on_bad_line: OnBadLine) -> int:
-    """The draw up to which ``count`` documents are in a sample besides ``ids``."""
-    if count < 0:
-        raise LearnedSparseError(
-            f"{source.name}: {len(ids):,} documents are relevant or in the pool; sample at least as many documents"
-        )
-    others = (document.id for document in source.documents_shown(on_bad_line) if document.id not in ids)
-    draws = np.array([_draw(id, seed) for id in others], np.uint64)
-    if count > len(draws):
-        raise LearnedSparseError(f"{source.name}: {len(ids) + len(draws):,} documents; sample fewer")
-    return int(np.partition(draws, count - 1)[count - 1]) if count else -1
 
 
 def _draw(id: str, seed: int) -> int:

@@ -17,7 +17,7 @@ from eval.measures import PerQuery
 from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings, judged_claims
 from eval.reproduce.matrix import Column, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
-from eval.reproduce.steps import HOME, json_digest, record_of, status_of, times_of
+from eval.reproduce.steps import HOME, Step, json_digest, record_of, status_of, times_of
 from eval.stats import STRATUM, comparisons
 from learned_sparse.collections.collection import data_root
 from learned_sparse.core.errors import LearnedSparseError
@@ -65,7 +65,7 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
     if not all(runs):
         return _EMPTY | {"status": "failed", "error": f"no query is of the class {cells[0].overlap!r}"}, ()
     scores = {name: [run["scores"][name] for run in runs] for name in runs[0]["scores"]}
-    costs = [_costs(cell) for cell in cells if cell.costs]
+    costs = [_costs(cell, cell.run.costs) for cell in cells if cell.run.costs]
     known = {name: [value for one in costs if (value := one["costs"].get(name)) is not None] for name in COSTS}
     records = {step: record for cell in cells for step in cell.steps if (record := record_of(step))}
     content = {
@@ -75,7 +75,7 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
         "costs": {name: round(mean(of), DIGITS) if of else None for name, of in known.items()} if costs else None,
         "timed_on": processors(record.provenance for step, record in records.items() if step.kind == "costs"),
         "documents": costs[0]["documents"] if costs else None,
-        "training": training_budget(Path(str(cells[0].checkpoint))) if trained else None,
+        "training": training_budget(Path(str(cells[0].run.checkpoint))) if trained else None,
         "seconds": round(sum(record.seconds for record in records.values()), 1) if records else None,
         "provenance": distinct(record.provenance for record in records.values()),
         "key": key_of(cells),
@@ -83,9 +83,9 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
     return _EMPTY | content, [run["per_query"] for run in runs]
 
 
-def _costs(cell: CellPlan) -> dict[str, Any]:
+def _costs(cell: CellPlan, measured: Step) -> dict[str, Any]:
     """Output of ``eval.costs``, with ``documents/s`` of the encoding if no other step ran at the same time."""
-    costs: dict[str, Any] = read_json(str(cell.costs))
+    costs: dict[str, Any] = read_json(measured.writes[0])
     encodings = [step for step in cell.steps if step.kind == "encode"]
     times = times_of(encodings[-1]) if encodings else None
     if times and times["seconds"] > 0:
@@ -278,7 +278,8 @@ def score_verdict(
 
 def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], trainings: Trainings) -> dict[str, Any]:
     column = plan.matrix.columns.get(name, Column(collection="", split=""))
-    per_query = next((trainings[pair][0] for pair in cells if pair[1] == name and pair in trainings), {})
+    runs = next((trainings[pair] for pair in cells if pair[1] == name and pair in trainings), [{}])
+    per_query, queries = runs[0], {query for run in runs for query in next(iter(run.values()), ())}
     documents = (cell["documents"] for (_, where), cell in cells.items() if where == name)
     return {
         "name": name,
@@ -286,7 +287,7 @@ def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], traini
         "split": column.split,
         "measures": list(column.measures or per_query),
         "documents": next((number for number in documents if number is not None), None),
-        "queries": len(next(iter(per_query.values()), {})),
+        "queries": len(queries),
         "pool": column.pool,
         "sample": None if column.sample is None else dataclasses.asdict(column.sample),
         "overlap": column.overlap,

@@ -176,6 +176,21 @@ def in_this_process(step: Step) -> int:
             return 1
 
 
+def stopped_and_resumed() -> Execute:
+    """For a rehearsal: runs steps in this process; one training of each architecture is stopped and resumed."""
+    resumed: set[str] = set()
+
+    def execute(step: Step) -> int:
+        family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
+        if family and family not in resumed:
+            resumed.add(family)
+            stopped = (*step.unkeyed_arguments, "--max-seconds", "0")
+            in_this_process(dataclasses.replace(step, unkeyed_arguments=stopped))
+        return in_this_process(step)
+
+    return execute
+
+
 def check_disk_space(steps: Sequence[Step]) -> str:
     """Estimated size of the output of ``steps`` and free space as text; raise if the space does not suffice."""
     needed, free = sum(step.disk_bytes for step in steps), free_bytes()

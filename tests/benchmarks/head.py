@@ -70,7 +70,7 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
         screen = Screen()
 
         def pooled(screen: Screen | None) -> list[torch.Tensor]:
-            weight, bias = tower.decoder_weight, tower.decoder_bias
+            weight, bias = tower.decoder_parameters()
             return [
                 pool(states, mask, weight, bias, pooling="max", saturation="log", screen=screen)
                 for states, mask in batches
@@ -83,7 +83,7 @@ def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple
         terms = sum(int((weights > 0).sum()) for weights in plain) / len(texts)
         candidates = 0.0
         for states, mask in batches:
-            scores = TiledScores(states, mask, tower.decoder_weight, tower.decoder_bias)
+            scores = TiledScores(states, mask, *tower.decoder_parameters())
             candidates += int(screen.candidates(scores)[0].sum()) / len(texts)
         seconds = interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
     return seconds, round(terms, 1), round(candidates, 1)

@@ -57,13 +57,13 @@ class Shape:
         ids, mask = padded["input_ids"], padded["attention_mask"]
         with torch.inference_mode():
             largest = pool(
-                tower.eval()(ids, mask), mask, tower.decoder_weight, torch.zeros(len(tower.decoder_weight)),
+                tower.eval()(ids, mask), mask, tower.decoder.weight, torch.zeros(len(tower.decoder.weight)),
                 pooling="max", relu=False,
             )  # fmt: skip
             position = largest.numel() - self.active * len(texts)
             threshold = float(largest.flatten().kthvalue(position).values)
         with torch.no_grad():
-            tower.decoder_bias.fill_(-threshold)
+            tower.decoder.bias.fill_(-threshold)
         tower.save(folder)
         return folder
 

@@ -116,7 +116,7 @@ def _all_scores(model: Any, pooling: Pooling, ids: Tensor, mask: Tensor) -> Tens
 
 def _ours(folder: Path, pooling: Pooling, shift: float) -> tuple[Any, nn.Module, torch.optim.Optimizer]:
     tower = LanguageModel.load(folder)
-    _prepared(tower, tower.decoder_bias, shift)
+    _prepared(tower, tower.decoder.bias, shift)
     vocabulary = Vocabulary.from_tokenizer(load_tokenizer(folder), tower.vocabulary_size)
     splade = Splade(SpladeSettings(pooling=pooling), tower, vocabulary)
     stage = Stage(name="benchmark", steps=1, batch_size=16, learning_rate=RATE, optimizer="adamw", weight_decay=0.01)

@@ -110,19 +110,22 @@ def test_vectors_with_queries(workspace: Path) -> None:
     assert stop == {"dimension": "the", "% of the documents": 75.0, "% of the queries": 100 / 3}
 
 
-def test_default_paths(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(workspace / "home"))
+def test_a_row_of_a_leaderboard_names_its_vectors_and_queries(workspace: Path, tmp_home: Path) -> None:
     save_beir(workspace / "tiny", DOCUMENTS, {"q1": "hives rash"}, {"test": [("q1", "d1", 1)]})
-    write_folder(workspace / "home" / "vectors" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
-    save_queries(workspace / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
-    found = tables("--model words --collection tiny --split test", workspace)
+    write_folder(tmp_home / "vectors" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
+    save_queries(tmp_home / "queries" / "tiny" / "test" / "words", QUERIES)
+    columns = "columns: {toy: {collection: tiny, split: test, measures: [MRR@10]}}"
+    rows = "rows: {words: {checkpoint: tokenizer}, BM25: {bm25: text}}"
+    (workspace / "mine.yaml").write_text(f"{{title: Mine, plain_names: true, {columns}, {rows}}}")
+    found = tables("mine.yaml:words", workspace)
     assert found["title"] == "words: 4 documents, 11 postings; expected FLOPS 0.6667"
+    with pytest.raises(LearnedSparseError, match=r"mine\.yaml:BM25: no model encodes 'toy'"):
+        main(["mine.yaml:BM25", "--column", "toy"])
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "give VECTORS, or --model, --collection"),
         ("nothing.jsonl", "nothing.jsonl: no vectors in it"),
         ("vectors/vectors --texts", "manifest.json is missing"),
         ("vectors --stop-share 2", "--stop-share 2.0"),

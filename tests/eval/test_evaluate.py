@@ -126,8 +126,8 @@ def test_a_collection_sets_judgements_measures_and_runs_in_the_home_folder(
     ("arguments", "message"),
     [
         ("--run first.txt", "give --collection, or --qrels with --measures"),
-        ("--qrels qrels.txt --measures MRR@10", "no run: give --run"),
-        ("--collection ./tiny", "tiny/test: no runs"),
+        ("--qrels qrels.txt --measures MRR@10", "no runs; give --run"),
+        ("--collection ./tiny", "tiny/test; give --run"),
         ("--collection ./tiny --run first.txt second.txt --baseline frist", "--baseline frist: no such run; did you"),
         ("--qrels qrels.txt --measures MAP --run first.txt --overlap", "--overlap needs --collection"),
     ],

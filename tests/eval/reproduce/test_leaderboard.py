@@ -209,7 +209,7 @@ def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Pa
         kind="evaluate", module="eval.evaluate", arguments=(), name="evaluate/absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
-    failed, _ = measured([dataclasses.replace(done, steps=(*done.steps, missing))])
+    failed, _ = measured([dataclasses.replace(done, run=dataclasses.replace(done.run, costs=missing))])
     assert (failed["status"], failed["error"]) == ("failed", "{data}/run.txt: no such file or folder")
     assert measured([done])[0]["status"] == "done"
 

@@ -55,7 +55,8 @@ def test_the_steps_of_every_kind_of_row(data: Path) -> None:
         inputs = ", ".join([*(need.name for need in step.needs), *map(str, step.reads)])
         lines += [f"{step.name}{'*' if step.disk_bytes else ''}: {inputs}", f"  {step.command}"]
     for cell in plan.cells:
-        parts = (cell.row, cell.column, cell.seed, cell.evaluated, cell.costs, cell.checkpoint)
+        costs = cell.run.costs and cell.run.costs.writes[0]
+        parts = (cell.row, cell.column, cell.seed, cell.evaluated.writes[0], costs, cell.run.checkpoint)
         lines.append(" | ".join(map(str, parts)))
     assert [plan.steps[0].neutral(line) for line in lines] == (HERE / "plan.txt").read_text("utf-8").splitlines()
     assert "--threads 9" in make_plan(plan.matrix, "m", data, rows=["spade"], threads=9).steps[0].command
@@ -182,3 +183,17 @@ def test_arguments_without_effect_are_not_in_the_key(data: Path) -> None:
 def test_settings_are_read_back(value: object) -> None:
     (_, word) = set_words({"key": value})
     assert parse_changes([word]) == {"key": value}
+
+
+def test_folds_are_trained_and_measured_apart(data: Path) -> None:
+    rows = {"BM25": Row(bm25="text"), "A": Row(recipe="small-splade", seeds=(1, 2))}
+    columns = {"toy": Column(collection=str(data / "toy"), split="train+dev@{seed}of2")}
+    training = Training(data=(f"{data}/toy:train+dev@not{{seed}}of2",), negatives=5, validation=str(data / "toy"))
+    plan = plan_of(data, rows, columns=columns, training=training)
+    assert [(cell.row, cell.seed) for cell in plan.cells] == [("BM25", 1), ("BM25", 2), ("A", 1), ("A", 2)]
+    for cell in plan.cells:
+        (evaluated,) = (step for step in cell.steps if step.kind == "evaluate")
+        assert f"train+dev@{cell.seed}of2" in evaluated.arguments
+        trained = [step.arguments for step in cell.steps if step.kind == "train"]
+        assert all(f"{data}/toy:train+dev@not{cell.seed}of2" in words for words in trained)
+        assert len(trained) == (cell.row == "A")

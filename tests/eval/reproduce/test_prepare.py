@@ -107,8 +107,8 @@ def test_a_sample_is_drawn_by_its_seed(collection: Path, tmp_path: Path, capsys:
     assert "d2" in sample(collection, tmp_path / "pool", *top)
     assert len(sample(collection, tmp_path / "pool and one", *top, "--documents", "3")) == 4
     for words, message in (
-        (["--documents", "4"], "toy: 3 documents; sample fewer"),
-        ([*top, "--documents", "1"], "toy: 2 documents are relevant or in the pool; sample at least as many"),
+        (["--documents", "4"], "toy: a sample of 4 documents"),
+        ([*top, "--documents", "1"], "toy: a sample of 1 documents; give at least 2"),
         (["--queries", "3"], "toy, test: 2 queries have relevant documents; sample fewer"),
         (["--run", str(run)], "--run and --depth belong together"),
     ):
