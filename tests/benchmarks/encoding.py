@@ -18,7 +18,7 @@ import orjson
 import torch
 
 from encoders.backbone.device import has_bf16
-from encoders.backbone.pretrained import load_tokenizer
+from encoders.backbone.towers import load_tokenizer
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher

@@ -12,10 +12,8 @@ from typing import Any
 import torch
 
 from encoders.backbone.device import DTYPES
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
-from encoders.head.screen import Screen
-from encoders.head.vocabulary_head import TiledScores, pool
+from encoders.backbone.towers import LanguageModel, load_tokenizer
+from encoders.head.vocabulary_head import Screen, TiledScores, pool
 from tests.benchmarks.encoding import unfit
 from tests.benchmarks.engines import BATCH
 from tests.benchmarks.run import child, interleave, median_ratio
