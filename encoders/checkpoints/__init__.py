@@ -4,5 +4,5 @@ Start reading in ``notes``. ``hub`` finds the folder of a model. ``encoders.enco
 model itself.
 """
 
-__all__ = ["hub", "notes", "tokenizer"]
+__all__ = ["foreign", "hub", "notes", "tokenizer"]
 """Public modules."""

@@ -94,13 +94,9 @@ class SpaDESettings(Architecture):
         mlp = HiddenStatesKind(lambda hidden_size: two_layer_head(hidden_size, self.dropout))
         return {name: mlp if name == "weighting" else LanguageModel for name in self.names}
 
-    def network_side(
-        self,
-        side: Side,  # noqa: ARG002
-        towers: Mapping[str, Any],
-        vocabulary: Vocabulary,
-    ) -> nn.Module:
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``SpaDE``."""
+        del side
         return SpaDE(self, towers, vocabulary)
 
     @property
@@ -278,7 +274,7 @@ class SpaDE(nn.Module):
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text, by component."""
         return [
-            share.of_part(name, factor)
+            share._replace(part=name, value=share.value * factor)
             for name, factor in self._factors.items()
             if factor > 0
             for share in cast(Any, self.components[name]).shares(input_ids, attention_mask, columns)

@@ -143,7 +143,7 @@ class Bucket(PooledTower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, dimensions of one bucket)``."""
-        states = _states_by_layer(self.tower, input_ids, attention_mask)[self.layer]
+        states = self.tower(input_ids, attention_mask)[self.tower.layers.index(self.layer)]
         weights = _cut(self.pooled(states, input_ids, attention_mask), self._keep)
         return _binarized(weights) if self._binarize and not self.training else weights
 
@@ -174,27 +174,19 @@ class UHD(nn.Module):
     ) -> None:
         """``towers`` may lack those of buckets that the side does not have."""
         super().__init__()
-        keep, scope = (
-            (settings.query_k, settings.query_k_scope)
-            if side == "query"
-            else (settings.document_k, settings.document_k_scope)
-        )
+        keep, scope = getattr(settings, f"{side}_k"), getattr(settings, f"{side}_k_scope")
         self._keep_total = keep if scope == "total" else None
         self._keep_each = keep if scope == "bucket" else None
         self._factors = settings.factors(side)
         self._dimensions, self._binarize = settings.dimensions, settings.binarize
-        self._buckets = nn.ModuleDict(
+        self.components: Any = nn.ModuleDict(
             {
                 f"b{layer}": Bucket(settings, layer, towers[settings.tower_of(layer)], vocabulary, keep)
                 for layer in settings.layers
                 if settings.tower_of(layer) in towers
             }
         )
-
-    @property
-    def components(self) -> Mapping[str, Bucket]:
         """``b<layer>`` to that bucket, ``(batch, dimensions)`` without its factor."""
-        return {name: cast(Bucket, bucket) for name, bucket in self._buckets.items()}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, layers * dimensions)``.
@@ -218,7 +210,7 @@ class UHD(nn.Module):
             bucket_columns = columns[(columns >= start) & (columns < start + self._dimensions)]
             if len(bucket_columns):
                 bucket = self.components[name]
-                states = _states_by_layer(bucket.tower, input_ids, attention_mask)[bucket.layer]
+                states = bucket.tower(input_ids, attention_mask)[bucket.tower.layers.index(bucket.layer)]
                 winners = bucket.shares(states, input_ids, attention_mask, bucket_columns - start)
                 column = winners.column + start
                 shares.append(Shares(name, winners.token, column, weights[column]))
@@ -226,24 +218,17 @@ class UHD(nn.Module):
 
     def _each_bucket(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """The buckets in order, ``(batch, dimensions)``; a tower of several layers runs once."""
-        states: dict[int, dict[int, Tensor]] = {}
+        states: dict[int, tuple[Tensor, ...]] = {}
         pooled: dict[str, Tensor] = {}
         for name in (name for name, factor in self._factors.items() if factor):
             bucket = self.components[name]
             tower = bucket.tower
             if id(tower) not in states:
-                states[id(tower)] = _states_by_layer(tower, input_ids, attention_mask)
-            pooled[name] = _cut(
-                bucket.pooled(states[id(tower)][bucket.layer], input_ids, attention_mask), self._keep_each
-            )
+                states[id(tower)] = tower(input_ids, attention_mask)
+            of_layer = states[id(tower)][tower.layers.index(bucket.layer)]
+            pooled[name] = _cut(bucket.pooled(of_layer, input_ids, attention_mask), self._keep_each)
         empty = next(iter(pooled.values())).new_zeros(1).expand(len(input_ids), self._dimensions)
         return [pooled.get(name, empty) for name in self._factors]
-
-
-def _states_by_layer(tower: HiddenStates, input_ids: Tensor, attention_mask: Tensor) -> dict[int, Tensor]:
-    """States ``(batch, tokens, hidden)`` by layer."""
-    states = tower(input_ids, attention_mask)
-    return dict(zip(tower.layers, states if isinstance(states, tuple) else (states,), strict=True))
 
 
 def _cut(weights: Tensor, keep: int | None) -> Tensor:

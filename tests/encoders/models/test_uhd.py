@@ -151,7 +151,8 @@ INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"bucket_weights": [1]}, "each of the layers"),
     ({"bucket_weights": [0, 0]}, "not all"),
     ({"bucket_weights": [-1, 1]}, "from 0"),
-    ({"weight_sparsity": 1.0}, "leaves no inputs"),
+    ({"weight_sparsity": 0.99}, "leaves no inputs"),
+    ({"weight_sparsity": -0.1}, "leaves no inputs"),
 ]
 
 

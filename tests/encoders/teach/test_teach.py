@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from encoders import load
-from encoders.backbone.pretrained import save_random_bert
+from encoders.backbone.towers import save_random_bert
 from encoders.teach import __main__ as command
 from encoders.teach.__main__ import main
 from encoders.teach.cross_encoder import CrossEncoderRecipe, train_cross_encoder
