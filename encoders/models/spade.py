@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -263,13 +264,10 @@ class SpaDE(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``; a component whose factor is 0 is not computed."""
-        first, *second = (
-            factor * self.components[name](input_ids, attention_mask)
-            for name, factor in self._factors.items()
-            if factor > 0
+        used = ((self.components[name], factor) for name, factor in self._factors.items() if factor > 0)
+        return functools.reduce(
+            torch.add, (factor * component(input_ids, attention_mask) for component, factor in used)
         )
-        weights: Tensor = first + second[0] if second else first
-        return weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text, by component."""
