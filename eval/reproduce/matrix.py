@@ -99,7 +99,7 @@ _SHARED = {"columns", "expected", "tolerance", "curve", "note"}
 _OF_MODELS = {"encode", "queries", "options", "prune", "expanded", "expansion", "backend", "rerank", "depth"}
 KINDS: dict[str, set[str]] = {
     "bm25": {"expanded", "k1", "b", "options"},
-    "recipe": {*_OF_MODELS, "changes", "seeds"},
+    "recipe": {*_OF_MODELS, "changes", "seeds", "start"},
     "model": _OF_MODELS,
     "checkpoint": _OF_MODELS,
     "cross_encoder": {"rerank", "depth", "options"},
@@ -151,6 +151,8 @@ class Row:
     b: float | None = None
     changes: tuple[str, ...] = ()
     """Changed settings of the recipe, as ``encoders.train --set`` takes them."""
+    start: str = ""
+    """Row with a recipe whose first training is the backbone, for example a masked-LM stage that several rows share."""
     seeds: tuple[int, ...] = ()
     """A training for each; empty: one training with the seed of the recipe."""
     encode: dict[str, Any] = field(default_factory=dict)
@@ -439,7 +441,15 @@ def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
     if row.model:
         trained = [other for other, its in matrix.rows.items() if its.recipe or its.checkpoint]
         _check_known(row.model, trained, f"model: no row {row.model!r} with a recipe or a checkpoint")
+    if row.start:
+        starts = [other for other, its in matrix.rows.items() if its.recipe and not its.start]
+        _check_known(row.start, starts, f"start: no row {row.start!r} with a recipe and without 'start'")
     learned = weights_of(matrix, row)
+    start = matrix.rows[learned.start] if learned.start else None
+    if start and (recipe := _recipe(learned.start, start, matrix.training)):
+        if recipe_splits(recipe)["trained"] and start.seeds != learned.seeds:
+            raise LearnedSparseError(f"start: {learned.start!r} learns from queries; give both rows the same seeds")
+        _check_splits(name, row, matrix, recipe_splits(recipe))
     if recipe := _recipe(name, learned, matrix.training):
         if learned.recipe and row.expanded and not any(source.collection for source in recipe.data):
             raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")

@@ -553,6 +553,10 @@ class Builder:
                 expansions = self.expansions(row, target(source.collection))
                 changes += [f"data.{number}.expanded={path}" for path in _expanded(expansions)[1:]]
                 made += [step for step in expansions if isinstance(step, Step)]
+        if row.start:
+            start = self.weights_of(row.start, seed if seeds_of(matrix, row.start) else None)
+            changes.append(f"backbone={start.checkpoint}")
+            made += [step for step in start.made_of if isinstance(step, Step)]
         recipe = load_recipe(row.recipe, changes=changes, data=data)
         words = ["encoders.train", "--recipe", row.recipe]
         words += [word for argument in data for word in ("--data", argument)]

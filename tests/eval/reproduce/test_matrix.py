@@ -250,3 +250,19 @@ def test_folds_train_on_what_they_do_not_report(tmp_path: Path) -> None:
         load(data={"data": ["{data}/mini:train"]})
     with pytest.raises(LearnedSparseError, match=r"seeds: \[1, 2, 3\]"):
         load({"A": {"recipe": "small-splade"}})
+
+
+def test_a_start_that_learned_from_queries_is_of_the_same_fold(tmp_path: Path) -> None:
+    training = {"data": ["{data}/mini:train@not{seed}of3"]}
+    columns = {"mini": {"collection": "{data}/mini", "split": "train@{seed}of3", "measures": ["MRR@10"]}}
+    start: dict[str, Any] = {"recipe": "small-splade", "columns": ["pydoc"]}
+    row = {"recipe": "small-splade", "start": "start", "seeds": [1, 2, 3], "columns": ["mini"]}
+
+    def load(**changed: Any) -> None:
+        rows = {"start": start | changed, "A": row}
+        load_matrix(saved(tmp_path, rows=rows, columns=columns | {"pydoc": PYDOC}, training=training), tmp_path)
+
+    load(seeds=[1, 2, 3])
+    load(changes=["stages.0.objective=mlm"])
+    with pytest.raises(LearnedSparseError, match="'start' learns from queries"):
+        load()
