@@ -265,9 +265,9 @@ class SpaDE(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``; a component whose factor is 0 is not computed."""
         used = ((self.components[name], factor) for name, factor in self._factors.items() if factor > 0)
-        return functools.reduce(
-            torch.add, (factor * component(input_ids, attention_mask) for component, factor in used)
-        )
+        parts = (factor * component(input_ids, attention_mask) for component, factor in used)
+        weights: Tensor = functools.reduce(torch.add, parts)
+        return weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text, by component."""
