@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -263,12 +264,9 @@ class SpaDE(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``; a component whose factor is 0 is not computed."""
-        first, *second = (
-            factor * self.components[name](input_ids, attention_mask)
-            for name, factor in self._factors.items()
-            if factor > 0
-        )
-        weights: Tensor = first + second[0] if second else first
+        used = ((self.components[name], factor) for name, factor in self._factors.items() if factor > 0)
+        parts = (factor * component(input_ids, attention_mask) for component, factor in used)
+        weights: Tensor = functools.reduce(torch.add, parts)
         return weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:

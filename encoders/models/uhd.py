@@ -22,7 +22,6 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
 Scope = Literal["total", "bucket"]
-_JOINT = "joint"
 _MAX_FACTOR = 3  # the paper's best bucket weights 0.66:0:0.33:1:0.33:1 (A.3) are 2:0:1:3:1:3
 
 
@@ -80,7 +79,7 @@ class UHDSettings(Architecture):
 
     def tower_of(self, layer: int) -> str:
         """The tower that the bucket of ``layer`` reads."""
-        return _JOINT if self.encoders == "joint" else f"bucket-{layer}"
+        return "joint" if self.encoders == "joint" else f"bucket-{layer}"
 
     def factors(self, side: Side) -> dict[str, int]:
         """``b<layer>`` to the factor of that bucket; 1 for documents, so that an index fits all bucket weights."""
@@ -145,7 +144,7 @@ class Bucket(PooledTower):
         """Weights ``(batch, dimensions of one bucket)``."""
         states = self.tower(input_ids, attention_mask)[self.tower.layers.index(self.layer)]
         weights = _cut(self.pooled(states, input_ids, attention_mask), self._keep)
-        return _binarized(weights) if self._binarize and not self.training else weights
+        return (weights > 0).to(weights.dtype) if self._binarize and not self.training else weights
 
     def pooled(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The bucket ``(batch, dimensions)`` of the ``states`` ``(batch, tokens, hidden)`` of its layer."""
@@ -196,7 +195,7 @@ class UHD(nn.Module):
         """
         weights = _cut(torch.cat(self._each_bucket(input_ids, attention_mask), dim=1), self._keep_total)
         if self._binarize and not self.training:
-            weights = _binarized(weights)
+            weights = (weights > 0).to(weights.dtype)  # without gradient
         if set(self._factors.values()) == {1}:
             return weights
         factors = torch.tensor([*self._factors.values()], dtype=weights.dtype, device=weights.device)
@@ -234,8 +233,3 @@ class UHD(nn.Module):
 def _cut(weights: Tensor, keep: int | None) -> Tensor:
     """``weights`` ``(batch, n)`` with only the ``keep`` largest of each row."""
     return weights if keep is None else keep_largest(weights, min(keep, weights.shape[1]))
-
-
-def _binarized(weights: Tensor) -> Tensor:
-    """1 where ``weights`` are above 0; without gradient."""
-    return (weights > 0).to(weights.dtype)
