@@ -179,7 +179,6 @@ READS = [
     ("eval.reproduce.prepare", "expand --collection {input} --output {output}"),
     ("eval.reproduce.prepare", "expand --collection toy --expanded {input} --output {output}"),
     ("eval.rerank", "--run run.txt --collection toy --split test --checkpoint {input} --output {output}"),
-    ("eval.sweep", "{input}:row --set k=1"),
 ]  # fmt: skip
 """Commands with one input that is not what it should be."""
 INPUTS = ("missing", "folder", "text", "bytes", "loop")

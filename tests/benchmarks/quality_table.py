@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.stats import estimate_difference, pooled
+from eval.stats import average_of_trainings, difference
 
 Scores = Mapping[str, Mapping[str, float]]
 """Measure of each query, by collection."""
@@ -79,8 +79,12 @@ def _conditions(result: Mapping[str, Any]) -> str:
 
 def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> str:
     """Mean of ``first`` minus ``second`` over seeds, queries and collections, and the ends of its 95 % interval."""
-    (one, strata), (other, _) = (pooled([_table(of, name) for name in collections]) for of in (first, second))
-    estimate = estimate_difference(one, other, strata)
+    weights = dict.fromkeys(collections, 1 / len(collections))
+    one, other = (
+        average_of_trainings({at: [{"": seed[at]} for seed in of] for at in collections}, weights)
+        for of in (first, second)
+    )
+    estimate = difference(one, other, "")
     return "{:+.3f} ({:+.3f} to {:+.3f})".format(estimate.value, *estimate.interval)
 
 
