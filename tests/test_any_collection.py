@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import JudgedExamples, TextStores
-from encoders.training.data.files import ExampleFile
-from encoders.training.data.sources import load_source
+from encoders.training.examples import JudgedExamples
+from encoders.training.files import ExampleFile
 from encoders.training.recipe import Negatives, Source, Validation, data_source
+from encoders.training.sources import Corpora, load_source
 from encoders.training.validation import Validator
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
@@ -163,7 +163,7 @@ def test_bad_lines(tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.count("12 documents") == 3
     source, none = Source(collection=str(damaged), split="test"), Negatives(per_query=0)
     validation = Validation(collection=str(damaged), split="test", every=1)
-    for read in (lambda stores: load_source(source, none, stores), lambda s: Validator(validation, 0, stores=s)):
+    for read in (lambda corpora: load_source(source, none, corpora), lambda c: Validator(validation, 0, corpora=c)):
         with pytest.raises(LearnedSparseError, match=ERROR):
-            read(TextStores())
-        read(TextStores(on_bad_line="skip"))
+            read(Corpora())
+        read(Corpora(on_bad_line="skip"))

@@ -152,7 +152,6 @@ READS = [
     "eval.reproduce --matrix {input}",
     "eval.reproduce.prepare expand --collection {input} --output {output}",
     "eval.rerank --run run.txt --collection toy --split test --checkpoint {input} --output {output}",
-    "eval.sweep {input}:row --set k=1",
 ]  # fmt: skip
 """Commands with one input that is not what it should be: ``WRONG``."""
 WRONG = ("missing", "folder", "text", "bytes", "loop")

@@ -135,13 +135,7 @@ def _score(
         with part.open("ab") as file:
             done = _scored(part)
             left = [pair for pair in pairs if pair not in done]
-            ids = {document for _, document in left}
-            documents = {each.id: each for each in collection.documents_shown(expanded=expanded) if each.id in ids}
-            if missing := sorted(ids - documents.keys()):
-                raise LearnedSparseError(
-                    f"{collection.name}: no document {missing[0]!r} ({len(missing)} of the runs and judgements are "
-                    "missing); are they of this collection?"
-                )
+            documents = collection.documents_by_id({document for _, document in left}, expanded)
             with tqdm(desc="scoring", total=len(left) * len(scorers), unit=" pairs", disable=None) as progress:
                 for start in range(0, len(left), BLOCK):
                     block = left[start : start + BLOCK]
