@@ -78,14 +78,18 @@ def new_model(
     attention: Attention = "bidirectional",
     lora: Lora | None = None,
 ) -> LoadedModel:
-    """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``)."""
+    """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``).
+
+    A checkpoint of this package as ``backbone`` gives the network of its documents, with its head.
+    """
     parsed = parse(ARCHITECTURES[architecture], settings, f"settings of {architecture}")
     folder = locate(backbone)
+    network = folder / "towers" / "document" if (folder / NOTES).is_file() else folder
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
         towers = {
             name: kind.from_backbone(
-                folder,
+                network,
                 num_hidden_layers=num_hidden_layers,
                 output_bias=output_bias,
                 attention=attention,

@@ -19,7 +19,7 @@ from learned_sparse.core.files import is_name, locked
 from learned_sparse.core.records import Document, Query
 from tests.catalogue_data import catalogued
 from tests.learned_sparse.input_files import write
-from tests.toy_data import TEXTS, save_beir
+from tests.toy_data import TEXTS, save_beir, save_collection
 
 
 @pytest.fixture
@@ -148,6 +148,21 @@ splits:
     assert collection.queries("all") == [Query("q1", "first")]
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: all: 'measures' is missing"):
         load_collection(write(tmp_path / "mine.yaml", text.replace("    measures: [MRR@10]\n", "")))
+
+
+def test_splits_joined_and_divided_into_folds(tmp_path: Path) -> None:
+    save_collection(tmp_path / "toy", ("train", "dev"))
+    toy = load_collection(tmp_path / "toy")
+    whole = toy.qrels("train") | toy.qrels("dev")
+    folds = [toy.qrels(f"train+dev@{number}of3") for number in (1, 2, 3)]
+    assert toy.qrels("train+dev") == folds[0] | folds[1] | folds[2] == whole
+    assert sum(map(len, folds)) == len(whole) > max(map(len, folds))
+    assert toy.qrels("train+dev@not2of3") == folds[0] | folds[2]
+    assert [query.id for query in toy.queries("train+dev")] == list(whole)
+    assert {query.id for query in toy.queries("train+dev@2of3")} == set(folds[1])
+    for wrong, told in (("train+dve", "'dve'.*dev"), ("dev@4of3", "@not1of5"), ("dev@fold1", "@1of5")):
+        with pytest.raises(LearnedSparseError, match=told):
+            toy.queries(wrong)
 
 
 def test_without_ir_datasets_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

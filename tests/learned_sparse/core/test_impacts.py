@@ -13,6 +13,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
+from learned_sparse.jsonvector.writer import check_impacts
 
 weights = st.lists(st.floats(0, 1e6, width=32), max_size=40)
 scales = st.floats(1e-3, 1e3)
@@ -135,8 +136,8 @@ def test_check_names_document_and_term() -> None:
     terms = ["a", "new york", "a"]
     checked = LuceneTerms(terms)
     valid = SparseBatch(np.array([0, 0, 1]), np.array([0], np.int32), np.array([3], np.int32), terms)
-    checked.check(valid, ["d1", "d2"])
+    check_impacts(["d1", "d2"], valid, checked)
     for number, message in ((1, "'d2': Lucene cannot hold the term 'new york'"), (2, "dimensions 0 and 2 have")):
         bad = SparseBatch(np.array([0, 0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)
         with pytest.raises(LearnedSparseError, match=message):
-            checked.check(bad, ["d1", "d2"])
+            check_impacts(["d1", "d2"], bad, checked)

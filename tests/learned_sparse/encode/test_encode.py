@@ -306,15 +306,15 @@ def test_the_parts_of_an_input_that_has_changed_are_written_again(
 def test_other_versions_and_paths_leave_what_is_complete(
     tmp_path: Path, long_corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pipeline, "versions", lambda: {"torch": "1.0"})
+    monkeypatch.setattr("learned_sparse.encode.parts.versions", lambda: {"torch": "1.0"})
     finished = interrupt(monkeypatch, long_corpus, tmp_path / "out")
-    monkeypatch.setattr(pipeline, "versions", lambda: {"torch": "2.0"})
+    monkeypatch.setattr("learned_sparse.encode.parts.versions", lambda: {"torch": "2.0"})
     long_corpus = long_corpus.rename(tmp_path / "moved.jsonl")
     encode_in_tens(long_corpus, tmp_path / "out", "--resume")
     assert "torch: '1.0' before, '2.0' now" in caplog.text
     whole = files(tmp_path / "out")
     assert finished.items() <= whole.items()
-    monkeypatch.setattr(pipeline, "versions", lambda: {"torch": "99"})
+    monkeypatch.setattr("learned_sparse.encode.parts.versions", lambda: {"torch": "99"})
     encode_in_tens(long_corpus, tmp_path / "out", "--resume", "--checkpoint", "moved")
     assert files(tmp_path / "out") == whole
 
