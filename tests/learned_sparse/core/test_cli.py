@@ -34,10 +34,7 @@ def exit_status(error: BaseException) -> int | str | None:
     [
         (LearnedSparseError("corpus.jsonl:3: no text"), "corpus.jsonl:3: no text"),
         (UnicodeEncodeError("utf-8", "caf\udce9.txt", 3, 4, "surrogates not allowed"), "'caf\\udce9.txt': not text"),
-        (
-            FileNotFoundError(errno.ENOENT, "No such file", "runs/x"),
-            "runs/x: No such file or directory; check the path",
-        ),
+        (FileNotFoundError(errno.ENOENT, "No such file", "runs/x"), "runs/x: No such file or directory; check the"),
         # As the library safetensors raises it.
         (RuntimeError("I/O error: No space left on device (os error 28)"), "output: No space left on device; free"),
         (MemoryError(), "ran out of memory; free memory, or use a smaller --batch-size"),
