@@ -25,10 +25,9 @@ from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, e
 from learned_sparse.core.files import locked, sha256, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Document, SparseBatch
-from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, check_output, clear
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
-from learned_sparse.jsonvector.writer import open_part, write_documents
+from learned_sparse.jsonvector.writer import LuceneTerms, open_part, write_documents
 
 if TYPE_CHECKING:
     from learned_sparse.collections.segments import Segmentation
