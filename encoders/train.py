@@ -50,16 +50,16 @@ def main(argv: list[str] | None = None) -> int:
     from encoders.training.loop import train
 
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
-    resume = _continuation(sys.argv[1:] if argv is None else argv)
+    arguments = sys.argv[1:] if argv is None else argv
     try:
         report = train(recipe, options.output, **{name: getattr(options, name) for name in names})
     except KeyboardInterrupt as error:
         if not error.args:  # before the first step
             raise
-        print(f"{error}; go on with\n  {resume}")
+        print(f"{error}; go on with\n  {_continuation(arguments)}")
         return 130
     score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
-    state = "" if report.finished else f", stopped early; go on with\n  {resume}"
+    state = "" if report.finished else f", stopped early; go on with\n  {_continuation(arguments)}"
     print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]

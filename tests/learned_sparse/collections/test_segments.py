@@ -9,7 +9,6 @@ import pytest
 
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode.__main__ import parse_arguments
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import WordEncoder, install_loader
@@ -86,21 +85,8 @@ def test_a_segment_is_not_cut_for_its_expansion(tmp_path: Path, monkeypatch: pyt
         assert encode(tmp_path, "--segment-length", "4", "--segments", which, output=which).counts.expanded >= 3
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
-        ("--segment-overlap 1", "need --segment-length"),
-        ("--segment-length 3 --queries", "for documents"),
-    ],
-)
-def test_invalid_options_are_errors(options: str, message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        parse_arguments(["--checkpoint", "m", "--collection", "c", *options.split()])
-
-
 def test_spans_of_words() -> None:
-    """Long words are segments, and an overlap has at most the given number of tokens: one word of two, not two words."""
+    """Long words are segments; an overlap has at most the given number of tokens: one word of two, not two words."""
     words = [(0, 1, 9), (2, 3, 1), (4, 5, 2), (6, 7, 9)]
     assert Segmentation(length=3, overlap=2).spans(words) == [(0, 1), (2, 5), (6, 7)]
     assert Segmentation(length=3).spans([]) == []

@@ -19,7 +19,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import FakeEncoder, install_loader
-from tests.learned_sparse.encode.commands import encode, encode_file, files, parts, write_texts
+from tests.learned_sparse.encode.commands import encode_file, files, parts, write_texts
 from tests.toy_data import save_collection
 
 TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(25)] + ["empty"]
@@ -109,8 +109,6 @@ def test_default_folders_are_below_home(
 ) -> None:
     small = {"pydoc": save_collection(tmp_path / "toy", ["dev", "test"])}
     monkeypatch.setattr(collection, "load_collection", lambda name, data: load_collection(small[name], data=data))
-    with pytest.raises(LearnedSparseError, match=r"no model 'sparterm' .*--matrix demo --row sparterm.* --checkpoint"):
-        main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
     assert main(["--model", "sparterm"]) == 0
     manifest = Manifest.load(tmp_home / "vectors" / "toy" / "sparterm")
@@ -142,27 +140,6 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
         encode_file(corpus, corpus)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--workers 2", "--workers 2: belongs to --engine ray"),
-        ("--engine ray --queries", "--engine ray: for documents, not --queries"),
-        ("--engine ray --num-shards 2", "with --engine ray, give --workers"),
-        ("--num-shards 2 --shard-id 2", "--shard-id 2: with --num-shards 2 give 0 to 1"),
-        ("--part-size 0", "--part-size: 0: give at least 1"),
-        ("--split test", "--split: only with --queries"),
-        ("--queries --split tset", "did you mean 'test'"),
-        ("--bits 40", "40 bits: give 1 to 31"),
-    ],
-)
-def test_invalid_options(tmp_path: Path, options: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    toy = save_collection(tmp_path / "toy", ["dev", "test"])
-    with pytest.raises((LearnedSparseError, SystemExit)) as error:
-        encode("--collection", toy, "--output", tmp_path / "x", *options.split())
-    assert message in f"{error.value} {capsys.readouterr().err}"
-    assert not (tmp_path / "x").exists()
-
-
 def test_changes_of_settings_reach_both_sides_and_the_manifest(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,9 +167,3 @@ def test_choice_of_the_quantiser() -> None:
     assert choose_quantizer("document", encoder) == query_quantizer(encoder) == Quantizer(1.0)
     with pytest.raises(LearnedSparseError, match="counts words: omit --bits"):
         choose_quantizer("document", encoder, bits=4)
-
-
-@pytest.mark.parametrize("arguments", ["--model my-model", "--model splade --checkpoint naver/splade-v3"])
-def test_only_models_of_the_demo_have_a_default_collection(arguments: str) -> None:
-    with pytest.raises(LearnedSparseError, match=r"give --input FILE or --collection NAME to say what to encode"):
-        main(arguments.split())

@@ -177,8 +177,11 @@ def test_queries_keep_no_words(encoded: Path, tmp_path: Path, monkeypatch: pytes
     before = len(encoder.encoder.terms)
     expected = dict(zip(QUERIES, encoder.encode_batch(list(QUERIES.values())), strict=True))
     assert len(encoder.encoder.terms) == before  # a server encodes for months
+    queries = [*MODEL, "--collection", "toy", "--queries", "--output", "topics"]
+    with pytest.raises(LearnedSparseError, match="from 0 to 1"):
+        __main__.main([*queries, "--set", "hybrid_alpha=2"])
     monkeypatch.setattr("learned_sparse.encode.run.WINDOW", 2)  # each with words of its own
-    assert __main__.main([*MODEL, "--collection", "toy", "--queries", "--output", "topics"]) == 0
+    assert __main__.main(queries) == 0
     assert read_topics(tmp_path / "topics") == expected
 
 
@@ -198,27 +201,6 @@ def test_the_server_gives_words_no_numbers(encoded: Path) -> None:
     client = TestClient(create_app(Content(systems=open_systems({"both": encoded}, None))))
     response = client.post("/query/embed_sparse", json={"inputs": "rain"})
     assert (response.status_code, "no fixed numbers" in response.text) == (424, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--with", "bm25", "--segment-length", "9"], "omit --segment-length"),
-        (["--with", "vectors"], "documents are encoded --with bm25"),
-        (["--with", "toy", "--queries"], "toy: "),
-        (["--with", "bm25", "--queries", "--set", "hybrid_alpha=2"], "from 0 to 1"),
-    ],
-)
-def test_options_that_do_not_fit(encoded: Path, options: list[str], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        __main__.main(["--checkpoint", "fake", "--collection", "toy", "--output", "out", *options])
-
-
-def test_alpha_needs_an_index_with_both(tmp_path: Path) -> None:
-    index, *_ = _indexed(tmp_path / "alone", load_fake("", "document"), load_fake("", "query"))
-    (tmp_path / "topics.tsv").write_text("q1\train\n")
-    with pytest.raises(LearnedSparseError, match="holds no BM25"):
-        search.main(["--index", str(index), "--topics", "topics.tsv", "--alpha", "0.5", "--output", "run"])
 
 
 def test_a_model_that_bm25_scores_is_refused() -> None:

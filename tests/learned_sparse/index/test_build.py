@@ -113,18 +113,6 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--model nix", "learned_sparse.encode --model nix --collection pydoc"),
-        ("--input x --index i --bits 8", "need --quantize DIR"),
-    ],
-)
-def test_wrong_usage(arguments: str, message: str, tmp_home: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        command.main(arguments.split())
-
-
 def shard(folder: Path, number: int, other: int = 1) -> Path:
     options = {"num_shards": 2, "shard_id": number}
     counts = Counts(read=1 + other, written=1, other_shards=other, postings=1)

@@ -185,15 +185,3 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     parts = {word.text: word.score for word in pair.document.words}
     half = pytest.approx(hits["d"] / 2)
     assert parts == {"\U0001f600": 0, "Running": half, "runners": 0, "ran": 0, "running": half}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--model m --text a --query b", "--query is only for --document"),
-        ("--model m --document a --set k=1", "--set is for --text and for queries; documents are encoded already"),
-        ("--document a", "no model is named: give --model NAME or --index DIR"),
-    ],
-)
-def test_options_that_need_each_other(options: str, message: str) -> None:
-    assert refused(*options.split()) == message

@@ -22,7 +22,7 @@ from learned_sparse.index.build import open_vectors
 from learned_sparse.jsonvector.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest, parts_sha256
 from learned_sparse.jsonvector.pruning import prune
-from learned_sparse.jsonvector.reader import read_vectors, vector_files
+from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.lucene.searchers import search_impacts
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
@@ -198,32 +198,6 @@ def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., Non
         write(tmp_path, overwrite=True)
     assert mine.read_text() == "mine"
     assert sorted(path for path in output.rglob("*") if path.is_file() and path != mine) == files
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--vectors in --output out --max-document-frequency 1.5", "above 0 and at most 1"),
-        ("--vectors in --output out --keep-postings 0", "above 0 and at most 1"),
-        ("--vectors in --output out --top-dimensions -1", "give 0"),
-        ("--vectors in --output out --top-dimensions 9", "--top-dimensions 9: removes every term"),
-        ("--vectors in --output in --top-dimensions 1", "is the input"),
-        ("--vectors in --output encoded --top-dimensions 1 --overwrite", "written by learned_sparse.encode"),
-        ("--vectors changed --output out --top-dimensions 1", "not the bytes"),
-        ("--vectors hybrid --output out --idf 0.5", "have BM25"),
-    ],
-)
-def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_home: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_folder(tmp_path / "in", VECTORS)
-    write_folder(tmp_path / "encoded", VECTORS)
-    write_folder(tmp_path / "hybrid", VECTORS, encoder={"hybrid": {}})
-    changed = vector_files(write_folder(tmp_path / "changed", VECTORS))[0]
-    changed.write_bytes(changed.read_bytes() + b"\n")
-    with pytest.raises(LearnedSparseError) as error:
-        main(["prune", *words.split()])
-    assert message in str(error.value)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.jvm

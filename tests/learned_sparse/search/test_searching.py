@@ -14,7 +14,6 @@ import pytest
 
 from learned_sparse import pyserini
 from learned_sparse.collections.trec import read_run, separate_ties
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST
@@ -192,21 +191,6 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
                 assert [document for document, _ in results[name]] == [document for document, _ in hits]
                 assert dict(results[name]) == pytest.approx(dict(hits), abs=1e-3)
     assert names == {"text": {"q1", "q2", "q3"}, "terms": {"q1", "q2"}}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--index x --topics y --output z --collection pydoc", "not both"),
-        ("--backend exact --vectors x --topics y --output z --k1 1", "k1 and b are parameters of BM25"),
-        ("--backend exact --index x", "reads vectors, not an index"),
-        ("--backend exact --model gone", "no vectors yet; run .*or name their folder with --vectors"),
-        ("--index x --query-vectors q --output r --alpha 0", "--alpha: --query-vectors are"),
-    ],
-)
-def test_wrong_usage(arguments: str, message: str, tmp_home: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        search.main(arguments.split())
 
 
 @pytest.mark.jvm
