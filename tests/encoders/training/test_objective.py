@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from encoders.models.objectives import Labels
-from encoders.models.spade import query_nll
 from encoders.training.examples import labels_of
 from encoders.training.objective import (
     flops,
@@ -62,14 +61,6 @@ def test_in_batch_hinge_is_eq_8() -> None:
     known, hard = torch.cat([excluded, excluded], dim=1), torch.full((3, 3), 100.0)
     losses = rank_losses(Rank(loss="hinge", score_scale=0.5), torch.eye(3), 2 * scores.T, hard, known)
     assert losses.tolist() == [0.5, 0.75, 0.0]
-
-
-def test_query_nll_is_the_last_term_of_eq_12() -> None:
-    # softmax of log 1, log 2, log 5 is 1/8, 2/8, 5/8; the query has the first and last term, the last one twice
-    positives = torch.log(torch.tensor([[1.0, 2.0, 5.0], [4.0, 2.0, 2.0]]))
-    queries = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    losses = query_nll(queries, positives).tolist()
-    assert losses == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])
 
 
 @pytest.mark.parametrize(
