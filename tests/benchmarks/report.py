@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from eval.stats import average_of_trainings, difference
 from eval.tables import Cell, Column, format_table
@@ -232,16 +229,10 @@ def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequ
     return "{:+.3f} ({:+.3f} to {:+.3f})".format(estimate.value, *estimate.interval)
 
 
-def _table(seeds: Sequence[Scores], collection: str) -> npt.NDArray[np.float64]:
-    """One row a seed, one column a query."""
-    queries = sorted(seeds[0][collection])
-    return np.array([[seed[collection][query] for query in queries] for seed in seeds])
-
-
 def _mean(seeds: Sequence[Scores], collection: str) -> str:
     """Mean over queries and seeds, and the standard deviation over seeds."""
-    means = _table(seeds, collection).mean(axis=1)
-    return f"{means.mean():.3f}" + (f" ± {means.std(ddof=1):.3f}" if len(means) > 1 else "")
+    means = [mean(seed[collection].values()) for seed in seeds]
+    return f"{mean(means):.3f}" + (f" ± {stdev(means):.3f}" if len(means) > 1 else "")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def run(toy: bool) -> dict[str, Any]:
     shape, texts, tokens, rounds = (PUBLISHED, 4, 16, 1) if toy else (SMALL, 32, 128, 5)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
-        folder = shape.save(Path(temporary) / "model", passages(16, SEED))
+        folder = shape.save(Path(temporary) / "model")
         for precision in PRECISIONS:
             sizes = {"folder": folder, "precision": precision, "texts": texts, "tokens": tokens, "rounds": rounds}
             naive, ours, again = (child(steps, who=who, **sizes) for who in (NAIVE, OURS, NAIVE))
