@@ -15,7 +15,7 @@ from encoders.export.__main__ import main as export
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import WORDS, Recipes, Trained
 
-DECODER = {"num_key_value_heads": 1, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+DECODER: dict[str, Any] = {"num_key_value_heads": 1, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 TEXTS = [" ".join(WORDS[:4]), " ".join(WORDS[7:9])]
 
 
