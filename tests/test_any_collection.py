@@ -143,18 +143,12 @@ def test_triples_without_text_are_left_out(
 ERROR = r"corpus\.jsonl:13: malformed JSON .*; skip such lines with --on-bad-line skip"
 
 
-@pytest.fixture
-def damaged(tmp_path: Path, tmp_home: Path) -> Path:
-    """Twelve documents and a malformed line."""
-    folder = save_collection(tmp_path / "toy", ["test", "dev"])
-    with (folder / "corpus.jsonl").open("a") as file:
-        file.write("{\n")
-    return folder
-
-
 @pytest.mark.jvm
-def test_bad_lines(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_lines(tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands and training, which stop at the line or skip it."""
+    damaged = save_collection(tmp_path / "toy", ["test", "dev"])
+    with (damaged / "corpus.jsonl").open("a") as file:
+        file.write("{\n")
     hits, output = tmp_path / "run.txt", f"--output {tmp_path}/out"
     hits.write_text("q0 Q0 d1 1 1.0 t\n")
     for words, overwrite in (

@@ -16,9 +16,10 @@ import torch
 import yaml
 from torch import Tensor
 
-from encoders.backbone.pretrained import is_causal, write_tensors
-from encoders.backbone.towers import LanguageModel
-from encoders.checkpoints.notes import IDF, MODULES, ROUTER, SATURATION, UNICOIL_HEAD, as_json
+from encoders.backbone.towers import LanguageModel, is_causal, write_tensors
+from encoders.checkpoints.foreign import IDF, ROUTER, SATURATION, UNICOIL_HEAD
+from encoders.checkpoints.hub import MODULES
+from encoders.checkpoints.notes import as_json
 from encoders.encoding.model import LoadedModel, save_checkpoint
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json, write_record

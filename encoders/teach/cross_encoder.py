@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.backbone.device import choose_device, process_settings
-from encoders.backbone.pretrained import quiet
+from encoders.backbone.towers import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
 from encoders.training.recipe import Negatives, Source

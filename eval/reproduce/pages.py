@@ -284,11 +284,6 @@ def _legend(results: Results, column: Json) -> list[str]:
                 "queries and trainings, after Holm's correction over the rows of this table. Intervals are not "
                 "corrected. ± is the standard deviation over trainings."
             )
-    if column["pool"] is not None:
-        lines.append(
-            f"Cut down to what is relevant and BM25's {column['pool']} best documents for each query: the documents "
-            "left out are those that only a learned model would find, so scores of the whole collection are others."
-        )
     return lines
 
 

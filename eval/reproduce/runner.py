@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from eval.reproduce.steps import Record, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
+from eval.reproduce.steps import Record, Step, examine, file_of, log_of, ordered, record_of, run_words, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
 from learned_sparse.index.note import INDEX_MANIFEST
@@ -111,23 +111,19 @@ def own_process(threads: int | None, running: set[subprocess.Popen[bytes]], step
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
     running.add(process)
-    try:
-        status = process.wait()
-    except BaseException:
-        terminate(running)
-        process.wait()  # until its state is saved
-        raise
-    finally:
-        running.discard(process)
+    status = process.wait()
+    running.discard(process)
     if status in _INTERRUPTED:
         raise KeyboardInterrupt
     return status
 
 
 def terminate(running: set[subprocess.Popen[bytes]]) -> None:
-    """Terminate processes because of the current exception; Ctrl-C has reached them already."""
-    for process in [] if isinstance(sys.exception(), KeyboardInterrupt) else list(running):
-        process.terminate()
+    """End processes because of the current exception, and wait until their state is saved; Ctrl-C has reached them."""
+    for process in list(running):
+        if not isinstance(sys.exception(), KeyboardInterrupt):
+            process.terminate()
+        process.wait()
 
 
 def on_cluster(commands: Tasks, step: Step) -> int:
@@ -241,4 +237,4 @@ def _set_outdated_aside(step: Step) -> None:
             kept = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
             path.rename(kept)
             _logger.info("  %s: made with other inputs; it is now %s", path, kept)
-    record_file(step).unlink()
+    file_of("steps", step).unlink()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.stats import estimate_difference, pooled
+from eval.stats import average_of_trainings, difference
 from eval.tables import Cell, Column, format_table
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
@@ -223,8 +223,12 @@ def quality(result: Result) -> str:
 
 def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> str:
     """Mean of ``first`` minus ``second`` over seeds, queries and collections, and the ends of its 95 % interval."""
-    (one, strata), (other, _) = (pooled([_table(of, name) for name in collections]) for of in (first, second))
-    estimate = estimate_difference(one, other, strata)
+    weights = dict.fromkeys(collections, 1 / len(collections))
+    one, other = (
+        average_of_trainings({at: [{"": seed[at]} for seed in of] for at in collections}, weights)
+        for of in (first, second)
+    )
+    estimate = difference(one, other, "")
     return "{:+.3f} ({:+.3f} to {:+.3f})".format(estimate.value, *estimate.interval)
 
 

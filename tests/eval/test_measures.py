@@ -78,7 +78,8 @@ def oracle(measure: str, qrels: Qrels, run: Run) -> dict[str, float]:
 
 @pytest.mark.parametrize(("text", "arguments"), ARGUMENTS.items())
 def test_the_notation_is_translated_to_trec_eval(text: str, arguments: str) -> None:
-    assert " ".join(parse_measure(text).arguments) == arguments
+    measure = parse_measure(text)
+    assert " ".join(["-c", *measure.options, "-m", measure.name]) == arguments
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_pyserinis_command_prints_the_same_numbers(scores: Scores, tmp_path: Pat
     (tmp_path / "qrels").write_text("".join(judgements))
     (tmp_path / "run").write_text("".join(results))
     module = [sys.executable, "-m", "learned_sparse.pyserini", "eval.trec_eval"]
-    command = [*module, *parse_measure("R(rel=2)@2").arguments, str(tmp_path / "qrels"), str(tmp_path / "run")]
+    command = [*module, "-c", "-l", "2", "-m", "recall.2", str(tmp_path / "qrels"), str(tmp_path / "run")]
     process = subprocess.run(command, capture_output=True, text=True, check=True)
     assert process.stdout.split() == ["recall_2", "all", f"{scores.mean['R(rel=2)@2']:.4f}"]
 

@@ -201,6 +201,6 @@ def test_a_score_that_is_not_finite_is_an_error(workspace: Path, monkeypatch: py
         def scores(self, queries: Any, documents: Any, pairs: Sequence[Any], progress: Any) -> np.ndarray:
             return np.array([1.0, np.nan, 2.0, 3.0])[: len(pairs)]
 
-    monkeypatch.setattr("eval.rerank._load_scorer", lambda options: Broken())
+    monkeypatch.setattr("eval.rerank.CrossEncoder", lambda name, **_: Broken())
     with pytest.raises(LearnedSparseError, match="query 'q1', document 'd2': the score is not finite"):
-        main(["--collection", "./tiny", "--run", "first.txt", "--model", "any", "--output", "out"])
+        main(["--collection", "./tiny", "--run", "first.txt", "--cross-encoder", "any", "--output", "out"])

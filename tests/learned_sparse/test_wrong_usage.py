@@ -25,7 +25,6 @@ CASES = [
     (f"{ENCODE} --num-shards 2 --shard-id 2", "--shard-id 2: with --num-shards 2 give 0 to 1"),
     (f"{ENCODE} --part-size 0", "--part-size: 0: give at least 1"),
     (f"{ENCODE} --split test", "--split: only with --queries"),
-    (f"{ENCODE} --queries --split tset", "did you mean 'test'"),
     (f"{ENCODE} --bits 40", "40 bits: give 1 to 31"),
     (f"{ENCODE} --segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
     (f"{ENCODE} --segment-overlap 1", "need --segment-length"),

@@ -23,9 +23,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.reliability.scale import damaged, generated, refusal, replaced
 
-PROGRESS = Progress(
-    stage=0, step=20, best_score=0.5, best_step=10, recipe=to_mapping(load_recipe("demo-splade")), data={"pydoc": "abc"}
-)
+PROGRESS = Progress(step=20, best_score=0.5, best_step=10, recipe=to_mapping(load_recipe("demo-splade")))
 
 
 STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits", "10"))

@@ -9,8 +9,8 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
-from learned_sparse.jsonvector.writer import check_impacts
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, unfit_reason
+from learned_sparse.jsonvector.writer import LuceneTerms, check_impacts
 
 # Java's Character.isWhitespace: separators except the three no-break spaces, and these control characters.
 JAVA_WHITE_SPACE = {

@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.learned_sparse.encode.commands import files
 
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
@@ -35,7 +36,6 @@ from learned_sparse.search.query_encoder import QueryEncoder
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, open_systems
 from tests.fake_encoder import load_fake
-from tests.learned_sparse.encode.commands import files
 from tests.toy_data import WORDS, save_beir
 
 pytestmark = pytest.mark.jvm
@@ -60,7 +60,7 @@ class Weights(Encoder):
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``load_encoder`` gives the fake encoder, and the home folder is new."""
     monkeypatch.setattr("encoders.encoding.loading.load_encoder", load_fake)
-    monkeypatch.setattr("encoders.resolve_checkpoint", lambda name: name)
+    monkeypatch.setattr("encoders.checkpoints.hub.resolve_checkpoint", lambda name: name)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 

@@ -11,7 +11,7 @@ import pytest
 from encoders.encoding.model import new_model, save_checkpoint
 from eval.costs import count_documents, count_queries, expected_flops
 from eval.measures import evaluate
-from eval.sweep import main
+from eval.reproduce.__main__ import main
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
@@ -41,12 +41,12 @@ def checkpoint(folder: Path, backbone: Path, architecture: str, settings: dict[s
     return str(folder)
 
 
-def matrix(path: Path, collection: Path, stored: str, more: str = "hits: 10") -> str:
-    """``MATRIX:ROW`` of a new leaderboard with one row."""
+def matrix(path: Path, collection: Path, stored: str, more: str = "hits: 10") -> list[str]:
+    """Options that choose the only row of a new leaderboard."""
     column = f"{{collection: {collection}, split: test, measures: [{', '.join(MEASURES)}]}}"
     text = f"{{title: Mine, {more}, columns: {{toy: {column}}}, rows: {{stored: {{checkpoint: {stored}}}}}}}"
     (path / "mine.yaml").write_text(text)
-    return f"{path / 'mine.yaml'}:stored"
+    return ["--matrix", str(path / "mine.yaml"), "--row", "stored", "--in-process"]
 
 
 @pytest.mark.jvm
@@ -68,7 +68,7 @@ def test_numbers_equal_those_of_the_pipeline(
 
     stored = checkpoint(tmp_path / "stored", tiny_bert, "sparterm", settings)
 
-    words = [matrix(tmp_path, folder, stored, "hits: 12, dtype: fp32"), "--set", "threshold=0.7,0.55"]
+    words = [*matrix(tmp_path, folder, stored, "hits: 12, dtype: fp32"), "--set", "threshold=0.7,0.55"]
     assert main([*words, "--output", str(tmp_path / "sweep")]) == 0
     first, second = json.loads((tmp_path / "sweep" / "results.json").read_text())["cells"]
     assert (first["row"], second["row"]) == ("threshold=0.7 *", "threshold=0.55")  # the first is the checkpoint's own
@@ -86,7 +86,7 @@ def test_settings_of_queries_do_not_encode_documents_again(
 ) -> None:
     stored = checkpoint(tmp_path / "stored", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
     words = ["--set", "query_k=2,9", "--set", "k=6,4", "--output", str(tmp_path / "sweep")]
-    assert main([matrix(tmp_path, folder, stored), *words]) == 0
+    assert main([*matrix(tmp_path, folder, stored), *words]) == 0
     assert [len(list((tmp_home / kind).rglob("manifest.json"))) for kind in ("vectors", "queries")] == [2, 4]
     cells = json.loads((tmp_path / "sweep" / "results.json").read_text())["cells"]
     names = ["query_k=2, k=6", "query_k=2, k=4", "query_k=9, k=6", "query_k=9, k=4"]
@@ -109,4 +109,4 @@ def test_invalid_arguments_are_errors_before_anything_is_encoded(
 ) -> None:
     stored = checkpoint(tmp_path / "stored", tiny_bert, "sparterm", {})
     with pytest.raises(LearnedSparseError, match=message):
-        main([matrix(tmp_path, folder, stored), *words])
+        main([*matrix(tmp_path, folder, stored), *words])
