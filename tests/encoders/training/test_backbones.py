@@ -15,7 +15,10 @@ from encoders.export.__main__ import main as export
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import WORDS, Recipes, Trained
 
-DECODER = {"num_key_value_heads": 1, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+DECODER: dict[str, Any] = {
+    "vocab_size": 65, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}  # fmt: skip
 TEXTS = [" ".join(WORDS[:4]), " ".join(WORDS[7:9])]
 
 
@@ -26,7 +29,7 @@ def test_a_trained_backbone_with_adapters(
     backbone, peers = tiny_backbone, pytest.importorskip("sentence_transformers.sparse_encoder")
     tokenizer: Any = transformers.BertTokenizer.from_pretrained(tiny_backbone)
     if kind != "bert":
-        config = transformers.CONFIG_MAPPING[kind](**DECODER, num_attention_heads=2, vocab_size=len(tokenizer))
+        config = transformers.CONFIG_MAPPING[kind](**DECODER)
         transformers.AutoModelForCausalLM.from_config(config).save_pretrained(backbone := tmp_path / kind)
         tokenizer.save_pretrained(backbone)
     changes = {"backbone": str(backbone), "lora": {"rank": 2}, "settings": {"pooling": "max"}}
