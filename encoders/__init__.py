@@ -8,9 +8,10 @@ Importing this package imports no torch; its names are loaded at first use.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.lazy import lazy_names
+from learned_sparse.core.lazy import LazyPackage
 
 if TYPE_CHECKING:
     from encoders.checkpoints.hub import default_checkpoint, resolve_checkpoint
@@ -20,14 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ARCHITECTURES", "default_checkpoint", "load", "resolve_checkpoint", "train"]
 
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "ARCHITECTURES": "encoders.models",
-        "default_checkpoint": "encoders.checkpoints.hub",
-        "load": "encoders.encoding.loading:load_encoder",
-        "resolve_checkpoint": "encoders.checkpoints.hub",
-        "train": "encoders.training.loop",
-    },
-)
+LAZY = {
+    "ARCHITECTURES": "encoders.models",
+    "default_checkpoint": "encoders.checkpoints.hub",
+    "load": "encoders.encoding.loading:load_encoder",
+    "resolve_checkpoint": "encoders.checkpoints.hub",
+    "train": "encoders.training.loop",
+}
+sys.modules[__name__].__class__ = LazyPackage

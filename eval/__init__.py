@@ -9,9 +9,10 @@ model or run, and what they share: ``runs``, ``tables`` and ``charts``.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.lazy import lazy_names
+from learned_sparse.core.lazy import LazyPackage
 
 if TYPE_CHECKING:
     from eval.measures import evaluate as evaluate
@@ -19,5 +20,5 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "evaluate"]
 
-# `eval.evaluate` is also a command; `lazy_names` keeps the function as the attribute of this package.
-__getattr__, __dir__ = lazy_names(__name__, {"compare": "eval.stats", "evaluate": "eval.measures"})
+LAZY = {"compare": "eval.stats", "evaluate": "eval.measures"}
+sys.modules[__name__].__class__ = LazyPackage  # `eval.evaluate` is also a command; the attribute is the function

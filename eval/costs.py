@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from collections import Counter
@@ -28,11 +29,11 @@ from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
 from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.reader import read_vectors
-from learned_sparse.lucene.searchers import document_frequencies, english_tokens, read_contents
+from learned_sparse.lucene.searchers import ImpactSearcher, document_frequencies, english_tokens, read_contents
 from learned_sparse.search.engines import VectorSearcher, load_backend
 from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.maxp import MaxP
 from learned_sparse.search.query_encoder import QueryEncoder
-from learned_sparse.search.searching import BACKENDS, MaxP, add_bm25_options, bm25_parameters, open_searcher
 
 _ENCODED = 100  # queries whose encoding is timed
 EPILOG = """\
@@ -91,7 +92,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     documents = count_documents(*options.vectors) if vectors else _index_terms(path, note)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
-    times = time_searches(path, note, timed, options.hits, vectors, bm25_parameters(options))
+    times = time_searches(path, note, timed, options.hits, vectors, options.k1, options.b)
     encoding = _encoding_milliseconds(options, path, note)
     costs = {
         "FLOPS": round(expected_flops(documents, flops_terms), 6),
@@ -235,17 +236,19 @@ def time_searches(
     queries: Mapping[str, Any],
     k: int,
     vectors: VectorSearcher | None = None,
-    bm25: Mapping[str, float] | None = None,
+    k1: float | None = None,
+    b: float | None = None,
 ) -> Times:
     """Times of the search for the ``k`` best documents of each query.
 
     ``queries``: query id → impacts, or text for an index of plain text. ``vectors``: a searcher to use instead of the
-    index at ``path``. ``bm25``: ``k1`` and ``b``. An index of segments is searched to the depth of the first search for
-    ``k`` documents.
+    index at ``path``. ``k1``, ``b``: those of BM25. An index of segments is searched to the depth of the first search
+    for ``k`` documents.
     """
     if maxp := MaxP.from_note(note):
         k = maxp.first_depth(k)
-    with open_searcher(path, note.scoring, vectors=vectors, bm25=bm25) as searcher:
+    opened: Any = ImpactSearcher(path, note.scoring, k1=k1, b=b) if vectors is None else contextlib.nullcontext(vectors)
+    with opened as searcher:
         return milliseconds(lambda query: searcher.search_batch({query: queries[query]}, k, 1), list(queries))
 
 
@@ -308,15 +311,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
-    engines = [name for name in BACKENDS if name != "lucene"]
-    add("--backend", choices=engines, help="searcher of --vectors (default exact); Lucene searches --index")
+    engines = "searcher of --vectors (default exact); Lucene searches --index"
+    add("--backend", choices=["exact", "pisa", "seismic"], help=engines)
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
     flops = "queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)"
     add("--flops-queries", type=Path, metavar="DIR|FILE", help=flops)
     add_collection_options(parser)
     add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default: %(default)s)")
     add("--timed", type=positive, default=1000, metavar="N", help="most timed queries (default: %(default)s)")
-    add_bm25_options(add)
+    add("--k1", type=float, metavar="X", help="BM25's k1 (default 0.9, Pyserini's)")
+    add("--b", type=float, metavar="X", help="BM25's b, from 0 to 1 (default 0.4, Pyserini's)")
     add("--encoding", action="store_true", help=f"also time the encoding of at most {_ENCODED} queries")
     add_set_option(parser, "with --encoding: a changed setting that only queries depend on, such as query_k=100")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file")

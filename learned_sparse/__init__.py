@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.lazy import lazy_names
+from learned_sparse.core.lazy import LazyPackage
 
 __version__ = "0.1.0"
 
@@ -68,6 +68,6 @@ _NAMES = {
     "search.exact_searcher": "ExactSearcher",
     "search.query_encoder": "QueryEncoder",
 }
-_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
-__all__ = sorted(["__version__", *_MODULES])
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+LAZY = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(["__version__", *LAZY])
+sys.modules[__name__].__class__ = LazyPackage

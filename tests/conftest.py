@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -83,7 +84,7 @@ SLOW = (
     "test_same_bytes.py", "test_benchmarks.py",
 )  # fmt: skip
 """Files with tests that only ``make test ALL=yes`` and CI run, as those of ``tests/reliability``; the longest first."""
-FAULTS = ("test_corruption.py", "test_failing_writes.py", "test_two_at_once.py")
+FAULTS = ("test_faults.py",)
 """Files that only ``make test-faults`` runs."""
 ORDER = (*SLOW, "test_contract.py", "test_readme.py", "test_commands.py", "test_reproduce.py", "test_launcher.py")
 """Files that start first, so that none of them runs alone at the end (``--dist loadfile``)."""
@@ -123,25 +124,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random BERT masked-LM of a few kilobytes, with tokenizer."""
-    from tests.tiny_models import save_tiny
+def _tiny(kind: str) -> Any:
+    """A fixture: a random masked-LM of a few kilobytes, with tokenizer."""
 
-    return save_tiny("bert", tmp_path_factory.mktemp("tiny") / "bert")
+    @pytest.fixture(scope="session", name=f"tiny_{kind}")
+    def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        from tests.tiny_models import save_tiny
 
+        return save_tiny(kind, tmp_path_factory.mktemp("tiny") / kind)
 
-@pytest.fixture(scope="session")
-def tiny_distilbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random DistilBERT masked-LM of a few kilobytes, with tokenizer."""
-    from tests.tiny_models import save_tiny
-
-    return save_tiny("distilbert", tmp_path_factory.mktemp("tiny") / "distilbert")
+    return saved
 
 
-@pytest.fixture(scope="session")
-def tiny_headless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random BERT of a few kilobytes without masked-LM head, with tokenizer."""
-    from tests.tiny_models import save_tiny
-
-    return save_tiny("headless", tmp_path_factory.mktemp("tiny") / "headless")
+tiny_bert, tiny_distilbert, tiny_headless = map(_tiny, ("bert", "distilbert", "headless"))
+"""``tiny_headless``: a BERT without masked-LM head."""

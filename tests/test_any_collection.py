@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,12 +12,11 @@ import pytest
 from encoders.training.data.examples import JudgedExamples, TextStores
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
-from encoders.training.recipe import Negatives, Source, Validation, data_source, load_recipe
+from encoders.training.recipe import Negatives, Source, Validation, data_source
 from encoders.training.validation import Validator
-from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.core.files import queries_folder, vectors_folder
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
@@ -73,20 +71,6 @@ def test_training_data(name: str, suffix: str, split: str) -> None:
     assert loaded.queries["q3"] == " ".join(TEXTS[3].split()[:2])
 
 
-@pytest.mark.jvm
-def test_bm25_of_a_name_of_the_catalogue(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands index, search and measure."""
-    run(f"learned_sparse.index --bm25 --collection {name}/test")
-    run(f"learned_sparse.search --bm25 --collection {name}/dev/small")
-    assert (index_folder(FILED, "bm25") / "learned_sparse.json").is_file()
-    assert run_file(FILED, "dev-small", "bm25").is_file()
-    capsys.readouterr()
-    run(f"eval.evaluate --collection {name}/dev/small --measures MRR@10 --json")
-    result = json.loads(capsys.readouterr().out)
-    assert (result["collection"], result["split"]) == (FILED, "dev-small")
-    assert result["runs"][0]["scores"]["MRR@10"] > 0.3
-
-
 DOCUMENTS = {"d1": "w1 w2", "d2": "", "d3": "w1 w3", "d4": " \n\t"}
 QUERIES = {"q1": "w1", "q2": "", "q3": "w3"}
 JUDGED = [("q1", "d1", 1), ("q2", "d3", 1), ("q3", "d3", 1), ("q3", "d2", 1)]
@@ -130,18 +114,6 @@ def test_index_search_and_measures(
     assert result["scores"]["R@10"] == 0.5
 
 
-@pytest.mark.jvm
-def test_empty_texts_in_bm25(
-    collection: str, tmp_home: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "learned_sparse")
-    run(f"learned_sparse.index --bm25 --collection {collection}")
-    assert "2 documents of plain text" in capsys.readouterr().out
-    assert "2 documents without text: not in the index" in caplog.messages
-    run(f"learned_sparse.search --bm25 --collection {collection}")
-    assert sorted(read_run(tmp_home / "runs" / "toy" / "test" / "bm25.txt")) == ["q1", "q3"]
-
-
 def test_training_leaves_out_judgements_without_text(collection: str, caplog: pytest.LogCaptureFixture) -> None:
     loaded = load_source(Source(collection=collection, split="test"), Negatives(per_query=0))
     assert isinstance(loaded, JudgedExamples)
@@ -181,33 +153,23 @@ def damaged(tmp_path: Path, tmp_home: Path) -> Path:
 
 
 @pytest.mark.jvm
-def test_bad_lines_in_bm25(damaged: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    for source in (f"--collection {damaged}", f"--input {damaged}/corpus.jsonl"):
-        with pytest.raises(LearnedSparseError, match=ERROR):
-            run(f"learned_sparse.index --bm25 {source}")
-        run(f"learned_sparse.index --bm25 {source} --on-bad-line skip --overwrite")
-        assert "12 documents of plain text" in capsys.readouterr().out
-        assert "12 documents read, 1 skipped: malformed JSON" in caplog.text
-
-
-def test_bad_lines_in_small_steps_of_leaderboards(damaged: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run.txt"
-    run.write_text("q0 Q0 d1 1 1.0 t\n")
-    on, out = ["--collection", str(damaged), "--split", "test"], ["--output", str(tmp_path / "out")]
-    for words in (
-        ["sample", *on, "--run", str(run), "--depth", "1", *out],
-        ["expand", "--collection", str(damaged), *out],
+def test_bad_lines(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands and training, which stop at the line or skip it."""
+    hits, output = tmp_path / "run.txt", f"--output {tmp_path}/out"
+    hits.write_text("q0 Q0 d1 1 1.0 t\n")
+    for words, overwrite in (
+        (f"learned_sparse.index --bm25 --collection {damaged}", " --overwrite"),
+        (f"learned_sparse.index --bm25 --input {damaged}/corpus.jsonl", " --overwrite"),
+        (f"eval.reproduce.prepare sample --collection {damaged} --split test --run {hits} --depth 1 {output}", ""),
+        (f"eval.reproduce.prepare expand --collection {damaged} {output}", ""),
     ):
         with pytest.raises(LearnedSparseError, match=ERROR):
-            prepare.main(words)
-        assert prepare.main([*words, "--on-bad-line", "skip"]) == 0
-
-
-def test_bad_lines_in_training(damaged: Path) -> None:
+            run(words)
+        run(f"{words} --on-bad-line skip{overwrite}")
+    assert capsys.readouterr().out.count("12 documents") == 3
     source, none = Source(collection=str(damaged), split="test"), Negatives(per_query=0)
     validation = Validation(collection=str(damaged), split="test", every=1)
     for read in (lambda stores: load_source(source, none, stores), lambda s: Validator(validation, 0, stores=s)):
         with pytest.raises(LearnedSparseError, match=ERROR):
             read(TextStores())
         read(TextStores(on_bad_line="skip"))
-    assert load_recipe("demo-splade", changes=["on_bad_line=skip"]).on_bad_line == "skip"

@@ -17,14 +17,8 @@ from tests.tiny_models import save_tiny
 from tests.toy_data import save_collection, save_library
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {
-    name: (ROOT / name).read_text(encoding="utf-8")
-    for name in (
-        "README.md",
-        *(f"{folder}/README.md" for folder in ("collections", "encoders", "eval", "learned_sparse")),
-    )
-}
-README = PAGES["README.md"]
+FOLDERS = ("", "collections/", "encoders/", "eval/", "learned_sparse/")
+PAGES = {f"{folder}README.md": (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS}
 
 
 def section(heading: str) -> str:
@@ -34,16 +28,14 @@ def section(heading: str) -> str:
     return match[0]
 
 
+def blocks(heading: str, language: str) -> list[str]:
+    """The blocks of a language below a heading."""
+    return re.findall(rf"```{language}\n(.*?)```", section(heading), re.DOTALL)
+
+
 def commands(heading: str) -> list[str]:
     """Lines of the bash blocks below a heading."""
-    blocks = re.findall(r"```bash\n(.*?)```", section(heading), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line]
-
-
-def python_block(heading: str) -> str:
-    """The Python block below a heading."""
-    (block,) = re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)
-    return str(block)
+    return [line for block in blocks(heading, "bash") for line in block.splitlines() if line]
 
 
 def run_all(lines: list[str], folder: Path, **environment: str) -> dict[str, str]:
@@ -84,7 +76,8 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
 
 
 def test_the_tables_of_benchmarks_are_those_of_the_results() -> None:
-    assert report.main(["--check"]) == 0
+    for path, text in report.texts().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m tests.benchmarks.report"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -93,63 +86,49 @@ def test_links_of_the_pages_lead_to_files(name: str) -> None:
         assert link.startswith("http") or ((ROOT / name).parent / link).exists(), link
 
 
-@pytest.mark.parametrize("heading", [f"{name}, step by step" for name in ("SparTerm", "SPLADE", "SpaDE", "UHD-BERT")])
-def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
-    recipes = re.findall(r"--recipe (\S+)", "\n".join(commands(heading)))
-    assert recipes
-    for name in recipes:
-        load_recipe(name)
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-def test_sparterm_as_written(tmp_path: Path) -> None:
-    checkpoint(tmp_path, "sparterm", save_tiny("headless", tmp_path / "backbone"))
-    run_all(trained("SparTerm, step by step"), tmp_path)
-    stock, exact = (ranking(tmp_path / name) for name in ("stock.txt", "exact.txt"))
-    assert stock.keys() == exact.keys()
-    assert len(stock) > 50
-    for query, hits in exact.items():
-        assert [name for name, _ in stock[query]] == [name for name, _ in hits]
-        assert [round(score) for _, score in stock[query]] == [score for _, score in hits]
-
-
 @pytest.mark.slow
 @pytest.mark.jvm
 def test_leaderboards_as_written(tmp_path: Path) -> None:
-    planned, ran = run_all(commands("Leaderboards in batch"), tmp_path).values()
-    assert "7 cells" in planned
-    assert "written: demo-results" in ran
+    run_all(commands("Leaderboards in batch"), tmp_path)
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
     assert {"results.json", "values.csv.gz", "README.md", "cells.csv", "tradeoff.svg"} <= names
-    assert "python -m learned_sparse.search" in planned
 
 
 @pytest.mark.jvm
-def test_splade_as_written(tmp_path: Path) -> None:
-    checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
-    texts = ["how to read a file", "Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
-    lines = [f'{{"_id": "d{i}", "title": "", "text": "{text}"}}\n' for i, text in enumerate(texts)]
-    (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
-    (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
-    (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
-    *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path).values()
-    assert exported.startswith("pisa: 3 documents with ")
-    assert re.search(r"^run +[01]\.\d{4} +1\.0000", output, re.MULTILINE), output
+@pytest.mark.parametrize(
+    ("system", "model"),
+    [
+        ("SPLADE", "splade"),
+        *(pytest.param(*of, marks=pytest.mark.slow)
+          for of in (("SparTerm", "sparterm"), ("SpaDE", "spade"), ("UHD-BERT", "uhd"))),
+    ],
+)  # fmt: skip
+def test_a_system_as_written(system: str, model: str, tmp_path: Path) -> None:
+    checkpoint(tmp_path, model, save_tiny("headless", tmp_path / "backbone"))
+    save_texts(tmp_path)
+    heading = f"{system}, step by step"
+    run_all(trained(heading), tmp_path)
+    for name in re.findall(r"--recipe (\S+)", "\n".join(commands(heading))):
+        load_recipe(name)
+
+
+def save_texts(folder: Path) -> None:
+    """Documents, queries and judgements in the files that the pages name."""
+    texts = ["Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
+    lines = [f'{{"_id": "d{number}", "text": "{text}"}}\n' for number, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
+    (folder / "queries.tsv").write_text("q1\tread a file\nq2\thow do planes fly\n", encoding="utf-8")
+    (folder / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n", encoding="utf-8")
 
 
 @pytest.mark.jvm
 def test_the_readme_as_written(tmp_path: Path) -> None:
     """With the weights of splade-tiny, so that the printed hits are those of the page."""
-    texts = ["Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
-    lines = [f'{{"_id": "d{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)]
-    (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
-    (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\thow do planes fly\n", encoding="utf-8")
-    (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n", encoding="utf-8")
+    save_texts(tmp_path)
     *_, output = run_all(commands("Your own documents"), tmp_path).values()
     assert re.search(r"^run +1\.0000 +1\.0000", output, re.MULTILINE), output
     (printed,) = re.findall(r"prints `(.*?)`", section("In Python"))
-    run_program(python_block("In Python") + PYSERINI.format(printed=printed), tmp_path)
+    run_program(blocks("In Python", "python")[0] + PYSERINI.format(printed=printed), tmp_path)
 
 
 @pytest.mark.slow
@@ -160,7 +139,7 @@ def test_your_own_collection_as_written(tmp_path: Path) -> None:
     (folder / "qrels").mkdir(parents=True)
     rows = ["id,title,text", "d0,Files,how to read a file", 'd1,,"Lift, and drag"', "d2,Wings,a wing in a wind tunnel"]
     (folder / "corpus.csv").write_text("\n".join(rows), encoding="utf-8")
-    run_program(python_block("1. Documents"), folder)
+    run_program(blocks("1. Documents", "python")[0], folder)
     queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(["read a file", "wing", "drag"])]
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
     for split, pairs in {"train": ["q0\td0\t1", "q1\td2\t1"], "test": ["q0\td0\t1", "q2\td1\t1"]}.items():
@@ -168,14 +147,9 @@ def test_your_own_collection_as_written(tmp_path: Path) -> None:
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path).values()
     trainings = [line for line in commands("3. A model") if "encoders.train" in line]
-    assert len(trainings) == 2
-    shown = run_all([f"{line} --set stages.0.steps=1 --device cpu --quiet" for line in trainings], tmp_path)
-    for name, output in zip(["my-splade", "my-minilm"], shown.values(), strict=True):
-        assert output.startswith(f"{name}: 1 steps in "), output
+    assert len(run_all([f"{line} --set stages.0.steps=1 --device cpu --quiet" for line in trainings], tmp_path)) == 2
     assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
     assert re.search(r"^splade +\d\.\d{4}", compared, re.MULTILINE), compared
-    difference = r"^splade - bm25: nDCG@10 [+-]\d\.\d{3} \(.*\), p [\d.]+, \d of 2 queries higher$"
-    assert re.search(difference, compared, re.MULTILINE), compared
 
 
 @pytest.mark.jvm
@@ -183,30 +157,8 @@ def test_a_model_with_bm25_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     save_collection(tmp_path / "my-collection", ["test"])
     run_all(commands("A model and BM25 in one index"), tmp_path)
-    default = ranking(tmp_path / "learned_sparse_home" / "runs" / "my-collection" / "test" / "splade+bm25.txt")
-    weighed = ranking(tmp_path / "alpha-0.3.txt")
-    assert len(default) == len(weighed) == 12
-    assert default != weighed
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-def test_spade_as_written(tmp_path: Path) -> None:
-    checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
-    outputs = run_all(trained("SpaDE, step by step"), tmp_path)
-    sweep = next(text for command, text in outputs.items() if "--set alpha=0,0.4,1" in command)
-    assert len(re.findall(r"^alpha=(?:0|0\.4|1)(?: \*)? +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
-    assert "Match" in next(text for command, text in outputs.items() if "--overlap" in command)
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-def test_uhd_bert_as_written(tmp_path: Path) -> None:
-    checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))
-    outputs = run_all(trained("UHD-BERT, step by step"), tmp_path)
-    assert "500 documents" in next(text for command, text in outputs.items() if "--verify" in command)
-    page = (tmp_path / "dimensions" / "dimensions.md").read_text(encoding="utf-8")
-    assert re.search(r"\bb[12]d\d+\b", page)
+    runs = tmp_path / "learned_sparse_home" / "runs" / "my-collection" / "test"
+    assert (runs / "splade+bm25.txt").read_text() != (tmp_path / "alpha-0.3.txt").read_text()
 
 
 PYSERINI = """
@@ -224,12 +176,3 @@ assert all(abs(score - printed) < 0.02 * printed for (_, score), (_, printed) in
 def trained(heading: str) -> list[str]:
     """Commands below a heading, without training, which the test of the demo covers."""
     return [command for command in commands(heading) if "encoders.train" not in command]
-
-
-def ranking(path: Path) -> dict[str, list[tuple[str, float]]]:
-    """Hits of each query in the order of the lines."""
-    results: dict[str, list[tuple[str, float]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        query, _, document, _, score, _ = line.split()
-        results.setdefault(query, []).append((document, float(score)))
-    return results

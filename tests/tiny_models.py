@@ -47,6 +47,7 @@ TEXTS = [
     "snow ☃ in April",
     "wing",
 ]
+_MODELS: dict[str, Any] = {"bert": BertForMaskedLM, "headless": BertModel, "distilbert": DistilBertForMaskedLM}
 
 
 def save_tiny(kind: str, folder: Path, seed: int = 0) -> Path:
@@ -55,7 +56,7 @@ def save_tiny(kind: str, folder: Path, seed: int = 0) -> Path:
     tokenizer().save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model: Any = _model(kind)
+        model: Any = _MODELS[kind](_config(kind))
         if kind != "headless":
             bias = model.get_output_embeddings().bias
             torch.nn.init.normal_(bias, mean=-1.0, std=1.0)  # some terms active, most not
@@ -68,7 +69,7 @@ def save_classifier(folder: Path, labels: int) -> Path:
     tokenizer().save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(labels)
-        config = _bert()
+        config = _config()
         config.num_labels = labels
         BertForSequenceClassification(config).eval().save_pretrained(folder)
     return folder
@@ -90,18 +91,10 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(tokenizer_object=backend._tokenizer, model_max_length=64, **names)
 
 
-def _bert() -> BertConfig:
-    return BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, initializer_range=0.35,
-    )  # fmt: skip
-
-
-def _model(kind: str) -> BertForMaskedLM | BertModel | DistilBertForMaskedLM:
-    if kind != "distilbert":
-        return BertModel(_bert()) if kind == "headless" else BertForMaskedLM(_bert())
-    distil = DistilBertConfig(
-        vocab_size=len(VOCABULARY), dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=64,
-        initializer_range=0.35,
-    )  # fmt: skip
-    return DistilBertForMaskedLM(distil)
+def _config(kind: str = "bert") -> BertConfig | DistilBertConfig:
+    common: dict[str, Any] = {
+        "vocab_size": len(VOCABULARY), "max_position_embeddings": 64, "initializer_range": 0.35,
+    }  # fmt: skip
+    if kind == "distilbert":
+        return DistilBertConfig(dim=16, n_layers=2, n_heads=2, hidden_dim=32, **common)
+    return BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, **common)

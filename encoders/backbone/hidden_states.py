@@ -23,7 +23,7 @@ from encoders.backbone.pretrained import (
     read_tensors,
     write_tensors,
 )
-from encoders.backbone.towers import LanguageModel, TermTable, Tower, save_network
+from encoders.backbone.towers import Tower, save_network
 from encoders.checkpoints.notes import UNICOIL_HEAD
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -141,7 +141,7 @@ def _load_head(head: nn.Module, folder: Path) -> None:
     check_finite(content, folder / HEAD)
 
 
-TowerKind: TypeAlias = type[LanguageModel] | type[TermTable] | HiddenStatesKind
-"""Loads towers of one kind from ``towers/NAME`` of a checkpoint (``load``), or creates them from the folder of a
-backbone (``from_backbone``), with random numbers of torch's generator and the options of
-``encoders.encoding.model.new_model``; a tower ignores those that it has no use for."""
+TowerKind: TypeAlias = type[Any] | HiddenStatesKind
+"""A class of towers such as ``LanguageModel``, or ``HiddenStatesKind``. It loads towers from ``towers/NAME`` of a
+checkpoint (``load``), or creates them from the folder of a backbone (``from_backbone``), with random numbers of torch's
+generator and the options of ``encoders.encoding.model.new_model``; a tower ignores those that it has no use for."""

@@ -1,4 +1,4 @@
-"""Towers, the parts of a model with weights: language models, hidden states with a small head, a table of terms."""
+"""Towers, the parts of a model with weights: what all have, and language models."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from encoders.backbone.pretrained import (
     quiet,
     read_tensors,
     unsupported,
-    write_tensors,
 )
-from encoders.checkpoints.notes import TABLE, read_table
 from encoders.head.screen import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -92,8 +90,8 @@ class LanguageModel(Tower):
     """A masked-LM or decoder LM of Hugging Face without its last matrix product.
 
     ``tower(input_ids, attention_mask)`` gives the states ``(batch, tokens, hidden)`` that the output embedding (the
-    *decoder*) would read. ``decoder_weight`` ``(vocabulary, hidden)`` is the same tensor as the input embeddings if
-    the model ties the two.
+    *decoder*) would read. Its weight ``(vocabulary, hidden)`` is the same tensor as the input embeddings if the model
+    ties the two.
     """
 
     def __init__(self, model: Any) -> None:
@@ -120,16 +118,10 @@ class LanguageModel(Tower):
         if not torch.allclose(decoded, logits, rtol=0, atol=rounding, equal_nan=True):
             raise unsupported(model, problem)
 
-    @property
-    def decoder_weight(self) -> Tensor:
-        """``E`` of the papers, ``(vocabulary, hidden)``."""
-        return self.decoder.weight
-
-    @property
-    def decoder_bias(self) -> Tensor:
-        """``b`` of the papers, ``(vocabulary,)``; 0 for a decoder without bias."""
-        bias: Tensor | None = self.decoder.bias
-        return self.decoder.weight.new_zeros(self.decoder.out_features) if bias is None else bias
+    def decoder_parameters(self) -> tuple[Tensor, Tensor]:
+        """``E`` ``(vocabulary, hidden)`` and ``b`` ``(vocabulary,)`` of the papers; 0 for a decoder without bias."""
+        weight, bias = self.decoder.weight, self.decoder.bias
+        return weight, weight.new_zeros(len(weight)) if bias is None else bias
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
@@ -149,7 +141,7 @@ class LanguageModel(Tower):
         """Add ``values`` ``(vocabulary,)`` to the output bias, which is created if the decoder has none."""
         with torch.no_grad():
             if self.decoder.bias is None:
-                self.decoder.bias, self.has_added_bias = nn.Parameter(self.decoder_bias), True
+                self.decoder.bias, self.has_added_bias = nn.Parameter(self.decoder_parameters()[1]), True
             self.decoder.bias.add_(values.to(self.decoder.bias.device))
         return True
 
@@ -229,44 +221,6 @@ def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> 
                 module.reset_parameters()
         decoder.weight.copy_(embeddings.weight)
         decoder.bias.fill_(output_bias)
-
-
-class TermTable(Tower):
-    """Weights ``(vocabulary,)`` without a network, 1 at first. A weight below zero counts as 0."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.weights, self.vocabulary_size = nn.Parameter(torch.ones(size)), size
-
-    def forward(self) -> Tensor:
-        """The weights, ``(vocabulary,)``, none below zero.
-
-        The gradient ignores the cut at zero, so that a weight can return from below.
-        """
-        return self.weights + (self.weights.relu() - self.weights).detach()
-
-    def new_parameters(self) -> list[nn.Parameter]:
-        """The weights."""
-        return [self.weights]
-
-    def save(self, folder: Path) -> None:
-        """Write the weights, which are read without torch."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_tensors(folder / TABLE, {"weights": self().float()})
-
-    @classmethod
-    def load(cls, folder: Path) -> TermTable:
-        """The table in a checkpoint of this package or of another tool."""
-        weights = torch.tensor(read_table(folder))
-        table = cls(len(weights))
-        with torch.no_grad():
-            table.weights.copy_(weights)
-        return table
-
-    @classmethod
-    def from_backbone(cls, folder: Path, **_: Any) -> TermTable:
-        """A table for the vocabulary of a backbone."""
-        return cls(pretrained_config(folder, attention="bidirectional").vocab_size)
 
 
 def save_network(model: Any, folder: Path) -> None:

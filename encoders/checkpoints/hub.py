@@ -15,7 +15,6 @@ from safetensors import SafetensorError, safe_open
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import check_name, checkpoint_folder, is_name, read_json, sha256
-from learned_sparse.core.settings import read_yaml
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")
 PICKLE = "pytorch_model.bin"
@@ -27,6 +26,8 @@ _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
 @functools.cache
 def catalogue() -> Mapping[str, Mapping[str, Any]]:
     """All published checkpoints; the keys of an entry are explained in ``catalogue.yaml``."""
+    from learned_sparse.core.yaml_files import read_yaml
+
     return read_yaml(CATALOGUE)
 
 
@@ -68,7 +69,7 @@ def default_checkpoint(model: str) -> str:
 
 def published_settings(name: str, unrecorded: Collection[str], side: Side = "document") -> dict[str, Any]:
     """Settings of one side of a published checkpoint that are ``unrecorded`` in its folder."""
-    entry = published(name)
+    entry = published(name) if unrecorded else {}
     settings = {**entry.get("settings", {}), **(entry.get("query_settings", {}) if side == "query" else {})}
     return {key: value for key, value in settings.items() if key in unrecorded}
 

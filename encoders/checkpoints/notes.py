@@ -32,6 +32,10 @@ FORMAT = 1
 TABLE = "weights.safetensors"
 """Weights of terms in ``towers/NAME``, for a bag of words that has a table."""
 SIDES = ("query", "document")
+Weighting = Literal["binary", "tf", "idf", "learned"]
+"""Weights of queries without a network: 1 for each token; its count; a table of inverse document frequencies, or of
+weights that training found."""
+TABLE_WEIGHTINGS = ("idf", "learned")
 MAX_LENGTH = 256
 """Default maximum length in tokens, of queries and documents (both papers)."""
 _MAX_VOCABULARY = 10_000_000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
@@ -19,6 +19,9 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
 
 TOKENIZER = "tokenizer.json"
+SpecialTokens = Literal["none", "unknown", "separators", "all"]
+"""Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); [UNK] and every [SEP] (uniCOIL of
+Pyserini); all that the tokenizer adds."""
 _UNUSED = re.compile(r"\[unused\d+\]")
 _WORD_MARKS = ("Ġ", "▁")
 """First letter of a token that begins a word, of byte-level BPE and of SentencePiece."""
@@ -71,8 +74,13 @@ class Vocabulary:
     separator_id: int | None = None
     """[SEP]: ends a text, and the text that expands it."""
 
-    def __len__(self) -> int:
-        return len(self.terms)
+    def counted(self, special_tokens: SpecialTokens, *, unused: bool = True) -> list[bool]:
+        """Whether each token counts; ``unused``: whether those do that no text has."""
+        kept = {"unknown": {self.unknown_id}, "separators": {self.unknown_id, self.separator_id}}
+        excluded = set() if unused else set(self.unused_ids)
+        if special_tokens != "all":
+            excluded |= set(self.special_ids) - kept.get(special_tokens, set())
+        return [token not in excluded for token in range(len(self.terms))]
 
     @property
     def continues(self) -> list[bool]:

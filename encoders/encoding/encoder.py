@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -155,27 +155,26 @@ def load_checkpoint_encoder(
     weights: bool = True,
 ) -> CheckpointEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side with networks; ``name`` opens error messages."""
-    family = ARCHITECTURES[notes.architecture]
-    chosen, changed = family.changed(notes.settings, settings, name, notes.unrecorded)
-    names = family.towers(chosen, side)
-    notes.check_files(folder, names)
+    chosen, quantizers = ARCHITECTURES[notes.architecture].changed(notes, settings, name)
+    kinds = chosen.towers(side)
+    notes.check_files(folder, kinds)
     tokenizer = load_tokenizer(folder / notes.towers.get("document", ""))
     limit_threads()
     chosen_device = choose_device(device)
     # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
-    chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if names else "fp32"
+    chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if kinds else "fp32"
     towers: dict[str, Any] = {}
-    for tower in names if weights else ():
-        towers[tower] = family.tower(chosen, tower).load(notes.tower_folder(folder, tower))
+    for tower, kind in kinds.items() if weights else ():
+        towers[tower] = kind.load(notes.tower_folder(folder, tower))
         if (size := towers[tower].vocabulary_size) != (recorded := notes.vocabulary_size):
             raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
     longest = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
     check_sizes(name, max_length, top_k, longest)
     encoder = CheckpointEncoder(
-        family.weigher(chosen, side, towers, vocabulary) if weights else nn.Identity(),
+        chosen.weigher(side, towers, vocabulary) if weights else nn.Identity(),
         tokenizer,
-        family.terms(chosen, vocabulary),
+        chosen.terms or vocabulary.terms,
         max_length=max_length,
         device=chosen_device,
         dtype=chosen_dtype,
@@ -184,14 +183,13 @@ def load_checkpoint_encoder(
         prompt=notes.prompts.get(side, ""),
     )
     encoder.longest_input = longest
-    encoder.uses_expanded = side == "document" and family.uses_expanded(chosen)
-    encoder.query_only_settings = family.query_only_settings
-    unchanged = changed <= family.query_only_settings
-    encoder.quantizer = notes.quantizers[side] if unchanged else family.quantizer(chosen, side)
+    encoder.uses_expanded = side == "document" and chosen.uses_expanded
+    encoder.query_only_settings = chosen.query_only_settings
+    encoder.quantizer = quantizers[side]
     # weights that only queries read do not depend on the settings of queries
-    defaults = {name: getattr(family.settings(), name) for name in family.query_only_settings}
-    described = family.towers(dataclasses.replace(chosen, **defaults), side)
-    options = {"scoring": family.scoring(chosen), "max_length": max_length, "dtype": chosen_dtype, "top_k": top_k}
+    defaults = {name: getattr(type(chosen)(), name) for name in chosen.query_only_settings}
+    described = dataclasses.replace(cast(Any, chosen), **defaults).towers(side)
+    options = {"scoring": chosen.scoring, "max_length": max_length, "dtype": chosen_dtype, "top_k": top_k}
     encoder.description = notes.description(folder, side, as_json(chosen), described, tokenizer) | options
     if chosen_device.type == "cpu":
         for network in (tower.model for tower in towers.values() if tower.model is not None):

@@ -29,11 +29,14 @@ from encoders.checkpoints.tokenizer import (
     TOKENIZER,
     Vocabulary,
     read_tokenizer,
+    spellings,
     tokenizer_sha256,
     with_word_marks,
 )
 from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.architecture import QUERY_WEIGHTS, BagOfWords, TermWeighers
+from encoders.models.architecture import QUERY_WEIGHTS, Architecture
+from encoders.models.bags import BagOfWords
+from encoders.models.objectives import TermWeighers
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, sha256
 from learned_sparse.core.quantize import Quantizer
@@ -46,12 +49,13 @@ class LoadedModel:
 
     architecture: str
     settings: Any
-    """The settings dataclass of the architecture."""
+    """Of the class in ``ARCHITECTURES``."""
     weighers: TermWeighers
     towers: dict[str, Any]
     """Towers by name (``encoders.backbone.towers.Tower``)."""
     tokenizer: Any
     """A tokenizer of transformers."""
+    vocabulary: Vocabulary
     max_length: dict[str, int]
     """Tokens per side."""
     quantizers: dict[str, Quantizer | None]
@@ -74,20 +78,24 @@ def new_model(
     attention: Attention = "bidirectional",
     lora: Lora | None = None,
 ) -> LoadedModel:
-    """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``)."""
-    family = ARCHITECTURES[architecture]
-    parsed, folder = parse(family.settings, settings, f"settings of {architecture}"), locate(backbone)
+    """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``).
+
+    A checkpoint of this package as ``backbone`` gives the network of its documents, with its head.
+    """
+    parsed = parse(ARCHITECTURES[architecture], settings, f"settings of {architecture}")
+    folder = locate(backbone)
+    network = folder / "towers" / "document" if (folder / NOTES).is_file() else folder
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
         towers = {
-            name: family.tower(parsed, name).from_backbone(
-                folder,
+            name: kind.from_backbone(
+                network,
                 num_hidden_layers=num_hidden_layers,
                 output_bias=output_bias,
                 attention=attention,
                 adapt=functools.partial(add_lora, lora=lora),
             )
-            for name in family.tower_names(parsed)
+            for name, kind in parsed.towers("document", "query").items()
         }
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:  # of decoder LMs
@@ -97,7 +105,7 @@ def new_model(
         tokenizer.add_prefix_space = True
     longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])
     lengths = {side: (max_length or {}).get(side, longest) for side in SIDES}
-    quantizers = {side: family.quantizer(parsed, side) for side in SIDES}
+    quantizers = {side: parsed.quantizer(side) for side in SIDES}
     return _assemble(architecture, parsed, towers, tokenizer, max_length=lengths, quantizers=quantizers)
 
 
@@ -145,21 +153,17 @@ def load_checkpoint(
     """
     folder = locate(name, revision)
     notes = read_notes(folder)
-    family = ARCHITECTURES[notes.architecture]
-    settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
-    chosen, changed = family.changed(notes.settings, settings, str(name), notes.unrecorded)
-    towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
-    notes.check_files(folder, towers)
+    changes = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
+    chosen, quantizers = ARCHITECTURES[notes.architecture].changed(notes, changes, str(name))
+    kinds = chosen.towers("document", "query")
+    notes.check_files(folder, kinds)
     return _assemble(
         notes.architecture,
         chosen,
-        {tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in towers.items()},
+        {tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in kinds.items()},
         load_tokenizer(folder / notes.towers.get("document", "")),
         max_length=notes.max_length,
-        quantizers={
-            side: notes.quantizers[side] if changed <= family.query_only_settings else family.quantizer(chosen, side)
-            for side in SIDES
-        },
+        quantizers=dict(quantizers),
         recipe=notes.recipe,
         training=notes.training,
         prompts=notes.prompts,
@@ -189,16 +193,18 @@ def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
     )
 
 
-def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenizer: Any, **rest: Any) -> LoadedModel:
+def _assemble(
+    architecture: str, settings: Architecture, towers: dict[str, Any], tokenizer: Any, **rest: Any
+) -> LoadedModel:
     sizes = {tower.vocabulary_size for tower in towers.values()}
     if len(sizes) != 1:
         raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
-    size = sizes.pop()
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, size, architecture)
-    weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, sizes.pop(), architecture)
+    weighers = TermWeighers.of(settings, towers, vocabulary)
     return LoadedModel(
-        architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
-    )
+        architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer,
+        vocabulary=vocabulary, **rest,
+    )  # fmt: skip
 
 
 def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, BagNotes]:
@@ -206,15 +212,15 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
 
     Empty where the package tokenizers alone could tokenize a text or spell a term differently than transformers.
     """
-    family, settings, tokenizer = ARCHITECTURES[model.architecture], model.settings, load_tokenizer(folder)
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, vocabulary_size, model.architecture)
+    settings, tokenizer = model.settings, load_tokenizer(folder)
+    terms = spellings(tokenizer.get_vocab(), vocabulary_size, model.architecture)
     if not (
         tokenizer.is_fast
         and tokenizer.truncation_side == "right"
         and not tokenizer.split_special_tokens
         and (folder / TOKENIZER).is_file()
         and tokenizer_sha256(read_tokenizer(folder)) == tokenizer_sha256(tokenizer)
-        and list(family.terms(settings, vocabulary)) == list(vocabulary.terms)
+        and list(settings.terms or model.vocabulary.terms) == terms
     ):
         return {}
     return {
@@ -222,10 +228,10 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
             weighting=module.kind,
             table=None if module.table is None else QUERY_WEIGHTS,
             excluded=module.excluded,
-            scoring=family.scoring(settings),
-            scale=quantizer.scale if (quantizer := family.quantizer(settings, side)) else None,
-            changeable=tuple(sorted(family.changeable)),
-            query_only_settings=tuple(sorted(family.query_only_settings)),
+            scoring=settings.scoring,
+            scale=quantizer.scale if (quantizer := settings.quantizer(side)) else None,
+            changeable=tuple(sorted(settings.changeable)),
+            query_only_settings=tuple(sorted(settings.query_only_settings)),
         )
         for side in SIDES
         if type(module := model.weighers.side(side)) is BagOfWords

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 import yaml
@@ -243,8 +243,8 @@ def _masked_lm(folder: Path, model: LoadedModel, length: int, side: str = "docum
 
     ``pooling``: the folder of its SpladePooling.
     """
-    tower, document = model.towers[side], model.weighers.document
-    blocked = (~document.unblocked).nonzero().flatten()  # type: ignore[operator]
+    tower, unblocked = model.towers[side], cast("Tensor | None", model.weighers.document.unblocked)
+    blocked: Any = [] if unblocked is None else (~unblocked).nonzero().flatten()
     bias: Tensor | None = tower.decoder.bias
     if bias is None and len(blocked):
         _refuse("block_special_terms: this backbone has no output bias that could block a term")

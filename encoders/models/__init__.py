@@ -7,7 +7,7 @@ looked up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.lazy import Register
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 SIDES: tuple[Side, Side] = ("query", "document")
 
-ARCHITECTURES: Register[Architecture[Any]] = Register(
+ARCHITECTURES: Register[type[Architecture]] = Register(
     "learned_sparse.architectures",
     {
-        "deepct": "encoders.models.term_weighting:DEEPCT",
-        "deepimpact": "encoders.models.term_weighting:DEEPIMPACT",
-        "spade": "encoders.models.spade:SPADE",
-        "sparterm": "encoders.models.sparterm:SPARTERM",
-        "splade": "encoders.models.splade:SPLADE",
-        "tildev2": "encoders.models.term_weighting:TILDEV2",
-        "uhd": "encoders.models.uhd:UHD_BERT",
-        "unicoil": "encoders.models.term_weighting:UNICOIL",
+        "deepct": "encoders.models.term_weighting:DeepCTSettings",
+        "deepimpact": "encoders.models.term_weighting:DeepImpactSettings",
+        "spade": "encoders.models.spade:SpaDESettings",
+        "sparterm": "encoders.models.sparterm:SparTermSettings",
+        "splade": "encoders.models.splade:SpladeSettings",
+        "tildev2": "encoders.models.term_weighting:TildeV2Settings",
+        "uhd": "encoders.models.uhd:UHDSettings",
+        "unicoil": "encoders.models.term_weighting:UniCoilSettings",
     },
 )
 
@@ -35,6 +35,7 @@ __all__ = [
     "ARCHITECTURES",
     "SIDES",
     "architecture",
+    "bags",
     "objectives",
     "spade",
     "sparterm",

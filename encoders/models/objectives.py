@@ -1,12 +1,55 @@
-"""What training and architectures tell each other: texts, labels, objectives, mixtures of components, pruning."""
+"""What training and architectures tell each other: both sides of a model, texts, labels, objectives, mixtures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+
+if TYPE_CHECKING:
+    from encoders.checkpoints.tokenizer import Vocabulary
+    from encoders.models.architecture import Architecture
+
+
+class TermWeighers(nn.Module):
+    """The two sides of a model, each ``(input_ids, attention_mask) -> weights (batch, dimensions) >= 0``.
+
+    Sides with shared weights are the same module, or two modules that read the same tower. A side may have
+    ``components``, modules like a side by name, which can be trained and searched alone; and ``learned()``, the
+    settings that training has found.
+    """
+
+    def __init__(self, query: nn.Module, document: nn.Module) -> None:
+        super().__init__()
+        self.query = query
+        self.document = document
+
+    @classmethod
+    def of(cls, settings: Architecture, towers: Mapping[str, Any], vocabulary: Vocabulary) -> TermWeighers:
+        """Both sides of the architecture ``settings``."""
+        document = settings.weigher("document", towers, vocabulary)
+        return cls(document if settings.shared else settings.weigher("query", towers, vocabulary), document)
+
+    def side(self, side: Side) -> nn.Module:
+        """The module of one side."""
+        return self.query if side == "query" else self.document
+
+    def part(self, component: str | None) -> TermWeighers:
+        """Both sides of ``component``, or of the whole model; a side without components serves every component."""
+        if component is None:
+            return self
+        queries, documents = (dict(getattr(side, "components", {})) for side in (self.query, self.document))
+        if component not in documents:
+            there = f"the model has {', '.join(documents)}" if documents else "the model has no components"
+            raise LearnedSparseError(f"no component {component!r}; {there}{did_you_mean(component, documents)}")
+        if queries and component not in queries:
+            raise LearnedSparseError(f"component {component!r}: the settings leave it out of queries; give it a weight")
+        return TermWeighers(queries.get(component, self.query), documents[component])
 
 
 class Tokens(NamedTuple):
@@ -50,6 +93,6 @@ class Mixture:
     """One way to weigh the components of a model against each other, tried on validation queries."""
 
     settings: Mapping[str, Any]
-    """Changes of ``S`` that give this mixture, for instance ``{"alpha": 0.4}``."""
+    """Changes of the settings that give this mixture, for instance ``{"alpha": 0.4}``."""
     factors: Mapping[str, float]
     """Component to the factor of its score: the whole is ``sum_c factor_c * (query_c . document_c)``."""

@@ -12,19 +12,13 @@ from torch.nn import functional
 
 from encoders.backbone.hidden_states import HiddenStatesKind, TowerKind
 from encoders.backbone.towers import LanguageModel
-from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.checkpoints.notes import Weighting
+from encoders.checkpoints.tokenizer import SpecialTokens, Vocabulary
 from encoders.head.shares import Shares, pooled_shares
 from encoders.head.token_top_k import largest_shares, max_pool_entries, top_k_per_row
 from encoders.head.vocabulary_head import pool
-from encoders.models.architecture import (
-    Architecture,
-    PooledTower,
-    SpecialTokens,
-    TermWeighers,
-    Weighting,
-    unblocked_terms,
-)
-from encoders.models.objectives import Labels, Mixture, Objective, Tokens
+from encoders.models.architecture import Architecture, PooledTower
+from encoders.models.objectives import Labels, Mixture, Objective, TermWeighers, Tokens
 from encoders.models.token_weights import Activation, TokenWeights, own_text, separator_of, two_layer_head
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
@@ -40,7 +34,7 @@ _MILLION = 1_000_000  # shares are stored as whole millionths: exact in JSON and
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpaDESettings:
+class SpaDESettings(Architecture):
     """Defaults are the paper's; differences of its published code are named beside each switch."""
 
     components: Literal["both", "weighting", "expansion"] = "both"
@@ -80,12 +74,59 @@ class SpaDESettings:
     dropout: float = 0.1
     """Before the MLP of the weighting."""
 
+    changeable = frozenset({"components", "k", "alpha", "gamma"})
+    stage_settings = frozenset({"k", "alpha", "expansion_activation"})
+
     def __post_init__(self) -> None:
         """Refuse values that no model can have."""
         if not 0 <= self.alpha <= 1:
             raise LearnedSparseError(f"SpaDE: alpha is {self.alpha}; give a number from 0 (weighting) to 1 (expansion)")
         if self.k is not None and self.k < 1:
             raise LearnedSparseError(f"SpaDE: k is {self.k}; give at least 1 term a position, or null for all")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """``weighting`` and ``expansion``, or one of them."""
+        return COMPONENTS if self.components == "both" else (self.components,)
+
+    def networks(self, side: Side) -> Mapping[str, TowerKind]:  # noqa: ARG002
+        """A tower for each component: a masked-LM expands, an MLP on hidden states weighs."""
+        mlp = HiddenStatesKind(lambda hidden_size: two_layer_head(hidden_size, self.dropout))
+        return {name: mlp if name == "weighting" else LanguageModel for name in self.names}
+
+    def network_side(
+        self,
+        side: Side,  # noqa: ARG002
+        towers: Mapping[str, Any],
+        vocabulary: Vocabulary,
+    ) -> nn.Module:
+        """``SpaDE``."""
+        return SpaDE(self, towers, vocabulary)
+
+    @property
+    def query_bag(self) -> tuple[Weighting, SpecialTokens]:
+        """Eq. 4."""
+        return self.query_weighting, self.bow_special_tokens
+
+    @property
+    def uses_expanded(self) -> bool:  # type: ignore[override]
+        """Whether a component reads the expansion."""
+        return self.expanded in {"both", *self.names}
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+        """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
+        pointwise, document = stage.options.pointwise, weighers.document
+        if pointwise == 0 or stage.component == "weighting":
+            return ranking
+        if not isinstance(document, SpaDE | Pruned):
+            raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
+        return PointwiseObjective(ranking, pointwise, document)
+
+    def mixtures(self) -> Sequence[Mixture]:
+        """The grid of the paper's section 4."""
+        if self.components != "both":
+            return ()
+        return [Mixture({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
 
 
 class TermPruning(nn.Module):
@@ -99,7 +140,7 @@ class TermPruning(nn.Module):
         self._spellings = vocabulary.terms
         self._shares: Tensor
         self._gamma: Tensor
-        self.register_buffer("_shares", torch.zeros(len(vocabulary), dtype=torch.long))
+        self.register_buffer("_shares", torch.zeros(len(vocabulary.terms), dtype=torch.long))
         self.register_buffer("_gamma", torch.tensor(_millionths(gamma)))
         columns = {term: column for column, term in enumerate(vocabulary.terms)} if frequencies else {}
         for term, share in frequencies.items():
@@ -148,7 +189,7 @@ class Expansion(PooledTower):
 
     def __init__(self, settings: SpaDESettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
         super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
-        self._k = None if settings.k is None else min(settings.k, len(vocabulary))
+        self._k = None if settings.k is None else min(settings.k, len(vocabulary.terms))
         self._relu = settings.expansion_activation == "relu"
         self._separator = separator_of(vocabulary) if settings.expanded == "weighting" else None
 
@@ -204,7 +245,8 @@ class SpaDE(nn.Module):
 
     def __init__(self, settings: SpaDESettings, towers: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         super().__init__()
-        allowed = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
+        block = settings.block_special_terms
+        allowed = torch.tensor(vocabulary.counted("none" if block else "all", unused=not block))
         self.pruning = TermPruning(vocabulary, allowed, settings.frequencies, settings.gamma)
         unpruned: dict[str, nn.Module] = {}
         if settings.components != "expansion":
@@ -242,6 +284,10 @@ class SpaDE(nn.Module):
             for share in cast(Any, self.components[name]).shares(input_ids, attention_mask, columns)
         ]
 
+    def learned(self) -> Mapping[str, Any]:
+        """``gamma`` and ``frequencies``."""
+        return self.pruning.learned()
+
 
 class PointwiseObjective(Objective):
     """Eq. 12: the ranking loss plus ``-weight * v_q . log softmax(v_d+)``, without the pruned terms of the query."""
@@ -271,71 +317,5 @@ def query_nll(queries: Tensor, positives: Tensor) -> Tensor:
     return -(queries * functional.log_softmax(positives, dim=1)).sum(dim=1)
 
 
-def _names(settings: SpaDESettings) -> tuple[str, ...]:
-    return COMPONENTS if settings.components == "both" else (settings.components,)
-
-
 def _factors(alpha: float) -> dict[str, float]:
     return {"weighting": 1 - alpha, "expansion": alpha}
-
-
-class SpaDEArchitecture(Architecture[SpaDESettings]):
-    """A tower for each component of documents; queries are bags of words."""
-
-    settings = SpaDESettings
-    changeable = frozenset({"components", "k", "alpha", "gamma"})
-    stage_settings = frozenset({"k", "alpha", "expansion_activation"})
-
-    def networks(self, settings: SpaDESettings, side: Side) -> tuple[str, ...]:  # noqa: ARG002
-        """``weighting`` and ``expansion``, or one of them."""
-        return _names(settings)
-
-    def network_side(
-        self,
-        settings: SpaDESettings,
-        side: Side,  # noqa: ARG002
-        towers: Mapping[str, Any],
-        vocabulary: Vocabulary,
-    ) -> nn.Module:
-        """``SpaDE``."""
-        return SpaDE(settings, towers, vocabulary)
-
-    def query_bag(self, settings: SpaDESettings) -> tuple[Weighting, SpecialTokens]:
-        """Eq. 4."""
-        return settings.query_weighting, settings.bow_special_tokens
-
-    def tower(self, settings: SpaDESettings, name: str) -> TowerKind:
-        """The weighting is an MLP on hidden states."""
-        if name != "weighting":
-            return super().tower(settings, name)
-        return HiddenStatesKind(lambda hidden_size: two_layer_head(hidden_size, settings.dropout))
-
-    def uses_expanded(self, settings: SpaDESettings) -> bool:
-        """Whether a component reads the expansion."""
-        return settings.expanded in {"both", *_names(settings)}
-
-    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-        """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
-        pointwise, document = stage.options.pointwise, weighers.document
-        if pointwise == 0 or stage.component == "weighting":
-            return ranking
-        if not isinstance(document, SpaDE | Pruned):
-            raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
-        return PointwiseObjective(ranking, pointwise, document)
-
-    def components(self, side: nn.Module) -> Mapping[str, nn.Module]:
-        """``weighting`` and ``expansion`` of the document side."""
-        return dict(side.components.items()) if isinstance(side, SpaDE) else {}
-
-    def mixtures(self, settings: SpaDESettings) -> Sequence[Mixture]:
-        """The grid of the paper's section 4."""
-        if settings.components != "both":
-            return []
-        return [Mixture({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
-
-    def learned(self, document: nn.Module) -> Mapping[str, Any]:
-        """``gamma`` and ``frequencies``."""
-        return document.pruning.learned() if isinstance(document, SpaDE) else {}
-
-
-SPADE = SpaDEArchitecture()

@@ -11,20 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from encoders.backbone.towers import LanguageModel
-from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.checkpoints.notes import Weighting
+from encoders.checkpoints.tokenizer import SpecialTokens, Vocabulary
 from encoders.head.shares import Shares, merged_shares, pooled_shares
 from encoders.head.token_top_k import keep_largest
 from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
-from encoders.models.architecture import (
-    Architecture,
-    BagOfWords,
-    PooledTower,
-    SpecialTokens,
-    TermWeighers,
-    Weighting,
-    unblocked_terms,
-)
-from encoders.models.objectives import Labels, Objective, Tokens
+from encoders.models.architecture import Architecture, PooledTower
+from encoders.models.bags import BagOfWords
+from encoders.models.objectives import Labels, Objective, TermWeighers, Tokens
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -32,12 +26,8 @@ if TYPE_CHECKING:
     from encoders.training.recipe import Stage
 
 
-_BAGS: Mapping[str, Weighting] = {"tf": "tf", "idf": "idf", "learned": "learned"}
-"""Queries without a network."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class SparTermSettings:
+class SparTermSettings(Architecture):
     """Defaults are the paper's best: expansion-enhanced documents (Table 2), symmetric neural queries (Table 4)."""
 
     mode: Literal["literal-only", "expansion-only", "expansion-enhanced"] = "expansion-enhanced"
@@ -64,6 +54,9 @@ class SparTermSettings:
     block_special_terms: bool = True
     """Whether the dimensions of special and ``[unused]`` tokens are always 0 (in training and in the index)."""
 
+    changeable = frozenset({"threshold", "max_terms"})
+    objectives = ("rank", "gate")
+
     def __post_init__(self) -> None:
         """Refuse combinations that have no meaning."""
         if not 0 <= self.threshold <= 1:
@@ -72,6 +65,57 @@ class SparTermSettings:
             raise LearnedSparseError(
                 "SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf"
             )
+
+    def networks(self, side: Side) -> Mapping[str, type[LanguageModel]]:
+        """``importance`` and ``gate`` as the mode needs them, and ``query_importance`` where queries have their own."""
+        own_importance = side == "query" and self.query == "asymmetric"
+        importance = "query_importance" if own_importance else "importance"
+        literal = self.mode == "literal-only" or (side == "query" and self.query_gate == "literal")
+        names = (() if self.mode == "expansion-only" else (importance,)) + (() if literal else ("gate",))
+        return dict.fromkeys(names, LanguageModel)
+
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+        """``SparTerm``."""
+        side_towers = {name.removeprefix("query_"): towers[name] for name in self.networks(side)}
+        return SparTerm(self, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
+
+    @property
+    def query_bag(self) -> tuple[Weighting, SpecialTokens] | None:
+        """``tf`` is Table 4's."""
+        return (self.query, self.bow_special_tokens) if self.query in ("tf", "idf", "learned") else None
+
+    @property
+    def network_scale(self) -> float | None:
+        """Term frequencies are integers; sums without log reach hundreds and are calibrated."""
+        return 1.0 if self.mode == "expansion-only" else None
+
+    @property
+    def scoring(self) -> Literal["impact", "bm25"]:  # type: ignore[override]
+        """BM25 for expansion-only documents."""
+        return "bm25" if self.mode == "expansion-only" else "impact"
+
+    @property
+    def shared(self) -> bool:
+        """Whether queries have the same importance predictor and the same gate."""
+        return self.query == "symmetric" and (self.query_gate == "same" or self.mode == "literal-only")
+
+    @property
+    def trained_by_ranking(self) -> tuple[str, ...]:
+        """All but the gates, which Eq. 8 trains."""
+        return tuple(name for name in super().trained_by_ranking if name != "gate")
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+        """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen."""
+        if stage.objective == "rank" and not stage.options.joint:
+            return ranking
+        document = weighers.document
+        if not isinstance(document, SparTerm) or document.gate is None:
+            raise LearnedSparseError(
+                f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced"
+            )
+        if stage.objective == "gate":
+            return GateObjective(document)
+        return JointObjective(ranking, weighers, document)
 
 
 class Gate(PooledTower):
@@ -142,9 +186,10 @@ class SparTerm(nn.Module):
         """The binary bag of words of a text without special tokens: the target T of Eq. 8."""
         # infinite at 0 (every gate open) and 1 (every gate closed)
         self._threshold = float(torch.tensor(settings.threshold, dtype=torch.float64).logit())
-        self._max_terms = None if settings.max_terms is None else min(settings.max_terms, len(vocabulary))
+        self._max_terms = None if settings.max_terms is None else min(settings.max_terms, len(vocabulary.terms))
         self._unblocked: Tensor
-        unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
+        block = settings.block_special_terms
+        unblocked = torch.tensor(vocabulary.counted("none" if block else "all", unused=not block))
         self.register_buffer("_unblocked", unblocked, persistent=False)
 
     def train(self, mode: bool = True) -> SparTerm:
@@ -253,64 +298,3 @@ def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive
     absent = functional.softplus(logits) * (1 - target)
     present = functional.softplus(-logits) * target
     return (negative * absent + positive * present).sum(dim=1)
-
-
-class SparTermArchitecture(Architecture[SparTermSettings]):
-    """Towers ``importance`` and ``gate``, and ``query_importance`` where queries have their own."""
-
-    settings = SparTermSettings
-    changeable = frozenset({"threshold", "max_terms"})
-    objectives = ("rank", "gate")
-
-    def networks(self, settings: SparTermSettings, side: Side) -> tuple[str, ...]:
-        """The towers that the mode and the queries need."""
-        literal = settings.mode == "literal-only" or (side == "query" and settings.query_gate == "literal")
-        gate = () if literal else ("gate",)
-        if settings.mode == "expansion-only":
-            return gate
-        own_importance = side == "query" and settings.query == "asymmetric"
-        return ("query_importance" if own_importance else "importance", *gate)
-
-    def network_side(
-        self, settings: SparTermSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
-    ) -> nn.Module:
-        """``SparTerm``."""
-        side_towers = {name.removeprefix("query_"): towers[name] for name in self.networks(settings, side)}
-        return SparTerm(settings, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
-
-    def query_bag(self, settings: SparTermSettings) -> tuple[Weighting, SpecialTokens] | None:
-        """``tf`` is Table 4's."""
-        weighting = _BAGS.get(settings.query)
-        return None if weighting is None else (weighting, settings.bow_special_tokens)
-
-    def network_scale(self, settings: SparTermSettings) -> float | None:
-        """Term frequencies are integers; sums without log reach hundreds and are calibrated."""
-        return 1.0 if settings.mode == "expansion-only" else None
-
-    def scoring(self, settings: SparTermSettings) -> Literal["impact", "bm25"]:
-        """BM25 for expansion-only documents."""
-        return "bm25" if settings.mode == "expansion-only" else "impact"
-
-    def shared(self, settings: SparTermSettings) -> bool:
-        """Whether queries have the same importance predictor and the same gate."""
-        return settings.query == "symmetric" and (settings.query_gate == "same" or settings.mode == "literal-only")
-
-    def trained_by_ranking(self, settings: SparTermSettings) -> tuple[str, ...]:
-        """All but the gates, which Eq. 8 trains."""
-        return tuple(name for name in super().trained_by_ranking(settings) if name != "gate")
-
-    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-        """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen."""
-        if stage.objective == "rank" and not stage.options.joint:
-            return ranking
-        document = weighers.document
-        if not isinstance(document, SparTerm) or document.gate is None:
-            raise LearnedSparseError(
-                f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced"
-            )
-        if stage.objective == "gate":
-            return GateObjective(document)
-        return JointObjective(ranking, weighers, document)
-
-
-SPARTERM = SparTermArchitecture()

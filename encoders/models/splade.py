@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.vocabulary_head import Pooling, Saturation, lexical_pool, pool
-from encoders.models.architecture import (
-    BagOfWords,
-    OneTowerArchitecture,
-    PooledTower,
-    SpecialTokens,
-    Weighting,
-    check_weighting,
-    unblocked_terms,
-)
+from encoders.models.architecture import OneTowerArchitecture, PooledTower
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -28,9 +21,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpladeSettings:
-    """Defaults are SPLADE v1's.
+class SpladeSettings(OneTowerArchitecture):
+    """Pooled masked-LM logits; queries share the tower (paper), have their own, or are bags of words (SPLADE-doc).
 
+    Defaults are SPLADE v1's.
     Other rows of its Table 1: *ST lexical-only* is ``expansion: lexical, saturation: none``, *ST exp* is
     ``saturation: none`` (no gate). Released ``naver/splade*`` checkpoints are ``pooling: max``.
     """
@@ -42,24 +36,31 @@ class SpladeSettings:
     pooling only (OpenSearch's v3, Shen et al. 2025)."""
     expansion: Literal["full", "lexical"] = "full"
     """``lexical``: only terms of the text itself keep their weight (g = bag of words)."""
-    query: Literal["same", "separate", "bag-of-words"] = "same"
-    """``same``: one tower for both sides (paper); ``bag-of-words``: queries learn nothing (SPLADE-doc)."""
-    query_weighting: Weighting = "binary"
-    """Weighting of bag-of-words queries; SPLADE-doc counts a repeated term once. ``learned`` is a weight for each term,
-    trained with the documents."""
     pool_special_tokens: bool = True
     """Whether the positions of [CLS] and [SEP] are pooled too: yes in paper and code."""
-    bow_special_tokens: SpecialTokens = "unknown"
-    """Special tokens in the bag of words of ``lexical`` and ``bag-of-words``. The published code excludes [CLS], [SEP]
-    and [MASK] and keeps [UNK]. It fails to exclude [PAD], because it takes the id 0 for "no id"."""
     block_special_terms: bool | Literal["special"] = False
     """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code. ``special``: those
     of special tokens only (OpenSearch)."""
 
+    changeable = frozenset({"pooling"})  # a folder of other tools may not record it
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.saturation == "log-log" and self.pooling != "max":
             raise LearnedSparseError("saturation: log-log needs pooling: max")
-        check_weighting(self.query, self.query_weighting)
+
+    def networks(self, side: Side) -> Mapping[str, type[LanguageModel]]:
+        """``document``, or ``query``."""
+        return {self.tower_of(side): LanguageModel}
+
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+        """``Splade``."""
+        return Splade(self, towers[self.tower_of(side)], vocabulary)
+
+    @property
+    def network_scale(self) -> float | None:
+        """100, the factor of the published export. Sums without log reach hundreds, too much for a fixed factor."""
+        return None if self.saturation == "none" else 100.0
 
 
 class Splade(PooledTower):
@@ -70,13 +71,16 @@ class Splade(PooledTower):
         self._pooling = settings.pooling
         self._saturation: Saturation = "none" if settings.saturation == "none" else "log"
         self._twice = settings.saturation == "log-log"
-        lexical = settings.expansion == "lexical"
-        self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens) if lexical else None
-        self.unblocked: Tensor
-        """Dimensions that may have weight, ``(vocabulary,)`` of bool."""
-        unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
+        self.bag_of_words: Any = None
+        if settings.expansion == "lexical":
+            from encoders.models.bags import BagOfWords
+
+            self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens)
+        block = settings.block_special_terms
+        unblocked = torch.tensor(vocabulary.counted("none", unused=block == "special")) if block else None
+        self.unblocked: Tensor | None
+        """Dimensions that may have weight, ``(vocabulary,)`` of bool; None: all."""
         self.register_buffer("unblocked", unblocked, persistent=False)
-        self._blocks = not bool(unblocked.all())  # without a block, no product is kept for the backward pass
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
@@ -92,7 +96,7 @@ class Splade(PooledTower):
             )
         # The logarithm is monotone: that of a maximum is the maximum of logarithms.
         weights = weights.log1p() if self._twice else weights
-        return weights * self.unblocked if self._blocks else weights
+        return weights if self.unblocked is None else weights * self.unblocked
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text."""
@@ -101,23 +105,3 @@ class Splade(PooledTower):
         states = self.states(input_ids, attention_mask)
         shares = pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)
         return [shares._replace(value=shares.value.log1p()) if self._twice else shares]
-
-
-class SpladeArchitecture(OneTowerArchitecture[SpladeSettings]):
-    """Pooled masked-LM logits; queries share the tower (paper), have their own, or are bags of words (SPLADE-doc)."""
-
-    settings = SpladeSettings
-    changeable = frozenset({"pooling"})  # a folder of other tools may not record it
-
-    def network_side(
-        self, settings: SpladeSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
-    ) -> nn.Module:
-        """``Splade``."""
-        return Splade(settings, towers[self.networks(settings, side)[0]], vocabulary)
-
-    def network_scale(self, settings: SpladeSettings) -> float | None:
-        """100, the factor of the published export. Sums without log reach hundreds, too much for a fixed factor."""
-        return None if settings.saturation == "none" else 100.0
-
-
-SPLADE = SpladeArchitecture()

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
-from encoders.backbone.towers import TermTable
+from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind
+from encoders.checkpoints.notes import Weighting
 from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.models.architecture import (
-    QUERY_WEIGHTS,
-    Architecture,
-    OneTowerArchitecture,
-    SpecialTokens,
-    TermWeighers,
-    Weighting,
-    check_weighting,
-)
-from encoders.models.objectives import Labels, Objective, Tokens
+from encoders.models.architecture import Architecture, OneTowerArchitecture
+from encoders.models.objectives import Labels, Objective, TermWeighers, Tokens
 from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
 from learned_sparse.core.encoder import Side
 
@@ -30,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniCoilSettings:
+class UniCoilSettings(OneTowerArchitecture):
     """Lin and Ma (2021), after COIL's published code: one linear layer and ReLU over the last hidden states."""
 
     head: Literal["linear", "two-layer"] = "linear"
@@ -39,14 +31,8 @@ class UniCoilSettings:
     """Weight of a term that occurs several times in a document, from its scores."""
     activation: Activation = "relu"
     """After the head."""
-    query: Literal["same", "separate", "bag-of-words"] = "same"
-    """``same``: one tower for both sides; ``bag-of-words``: queries learn nothing."""
     query_repeats: Repeats = "sum"
     """As ``repeats``, for neural queries. COIL's score is a sum over the tokens of the query, with repetitions."""
-    query_weighting: Weighting = "binary"
-    """Weighting of bag-of-words queries; ``learned``: a weight for each term, trained with the documents."""
-    bow_special_tokens: SpecialTokens = "unknown"
-    """Special tokens that are terms: [UNK], which stands for text."""
     separators: bool = False
     """Whether the [SEP] between a text and its expansion is a term; Pyserini's encoder weighs every [SEP]."""
     expanded: bool = True
@@ -54,9 +40,34 @@ class UniCoilSettings:
     dropout: float = 0.0
     """Before a two-layer head."""
 
-    def __post_init__(self) -> None:
-        """Refuse a table of weights for queries that have a network."""
-        check_weighting(self.query, self.query_weighting)
+    def networks(self, side: Side) -> Mapping[str, HiddenStatesKind]:
+        """Hidden states with a head of one or two layers."""
+
+        def head(hidden_size: int) -> nn.Module:
+            return two_layer_head(hidden_size, self.dropout) if self.head == "two-layer" else linear_head(hidden_size)
+
+        return {self.tower_of(side): HiddenStatesKind(head)}
+
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+        """``TokenWeights``."""
+        return TokenWeights(
+            towers[self.tower_of(side)],
+            vocabulary,
+            repeats=self.repeats if side == "document" else self.query_repeats,
+            activation=self.activation,
+            special_tokens=self.bow_special_tokens,
+            separators=self.separators,
+        )
+
+    @property
+    def shared(self) -> bool:
+        """Whether queries have the same tower and the same weights of repeated terms."""
+        return super().shared and self.query_repeats == self.repeats
+
+    @property
+    def uses_expanded(self) -> bool:  # type: ignore[override]
+        """As the setting says."""
+        return self.expanded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +94,7 @@ class TildeV2Settings(UniCoilSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepCTSettings:
+class DeepCTSettings(Architecture):
     """Dai and Callan (2019), after the published code: documents weighted by predicted query term recall, for BM25.
 
     Terms are word pieces here; the published index has whole, stemmed words.
@@ -97,6 +108,34 @@ class DeepCTSettings:
     """Before the linear layer, as in the published code."""
     expanded: bool = False
     """Whether documents are read with their expansion text; the paper has none."""
+
+    changeable = frozenset({"scale", "smoothing"})
+    objectives = ("term_recall",)
+    scoring = "bm25"
+    query_bag = ("tf", "none")
+    network_scale = 1.0  # weights are term frequencies
+
+    def networks(self, side: Side) -> Mapping[str, HiddenStatesKind]:  # noqa: ARG002
+        """Hidden states with dropout and one linear layer."""
+        return {"document": HiddenStatesKind(lambda size: nn.Sequential(nn.Dropout(self.dropout), linear_head(size)))}
+
+    def network_side(
+        self,
+        side: Side,  # noqa: ARG002
+        towers: Mapping[str, Any],
+        vocabulary: Vocabulary,
+    ) -> nn.Module:
+        """``RecallWeights``."""
+        return RecallWeights(self, towers["document"], vocabulary)
+
+    @property
+    def uses_expanded(self) -> bool:  # type: ignore[override]
+        """As the setting says."""
+        return self.expanded
+
+    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
+        """``term_recall`` only."""
+        return TermRecall(cast("RecallWeights", weighers.document))
 
 
 class RecallWeights(TokenWeights):
@@ -180,94 +219,3 @@ class TermRecall(Objective):
         del labels
         words = outputs["words"]
         return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}
-
-
-class UniCoilArchitecture(OneTowerArchitecture[UniCoilSettings]):
-    """Learned weights of the text's own terms."""
-
-    def __init__(self, settings: type[UniCoilSettings]) -> None:
-        self.settings = settings
-
-    def network_side(
-        self, settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
-    ) -> nn.Module:
-        """``TokenWeights``."""
-        return TokenWeights(
-            towers[self.networks(settings, side)[0]],
-            vocabulary,
-            repeats=settings.repeats if side == "document" else settings.query_repeats,
-            activation=settings.activation,
-            special_tokens=settings.bow_special_tokens,
-            separators=settings.separators,
-        )
-
-    def tower(self, settings: UniCoilSettings, name: str) -> TowerKind:
-        """Hidden states with a head of one or two layers."""
-        if name == QUERY_WEIGHTS:
-            return TermTable
-
-        def head(hidden_size: int) -> nn.Module:
-            two_layers = settings.head == "two-layer"
-            return two_layer_head(hidden_size, settings.dropout) if two_layers else linear_head(hidden_size)
-
-        return HiddenStatesKind(head)
-
-    def shared(self, settings: UniCoilSettings) -> bool:
-        """Whether queries have the same tower and the same weights of repeated terms."""
-        return super().shared(settings) and settings.query_repeats == settings.repeats
-
-    def uses_expanded(self, settings: UniCoilSettings) -> bool:
-        """As the setting says."""
-        return settings.expanded
-
-
-class DeepCTArchitecture(Architecture[DeepCTSettings]):
-    """One tower for documents; queries are term frequencies."""
-
-    settings = DeepCTSettings
-    changeable = frozenset({"scale", "smoothing"})
-    objectives = ("term_recall",)
-
-    def networks(self, settings: DeepCTSettings, side: Side) -> tuple[str, ...]:  # noqa: ARG002
-        """``document``."""
-        return ("document",)
-
-    def network_side(
-        self,
-        settings: DeepCTSettings,
-        side: Side,  # noqa: ARG002
-        towers: Mapping[str, Any],
-        vocabulary: Vocabulary,
-    ) -> nn.Module:
-        """``RecallWeights``."""
-        return RecallWeights(settings, towers["document"], vocabulary)
-
-    def query_bag(self, settings: DeepCTSettings) -> tuple[Weighting, SpecialTokens]:  # noqa: ARG002
-        """Term frequencies."""
-        return "tf", "none"
-
-    def network_scale(self, settings: DeepCTSettings) -> float:  # noqa: ARG002
-        """Weights are term frequencies."""
-        return 1.0
-
-    def scoring(self, settings: DeepCTSettings) -> Literal["impact", "bm25"]:  # noqa: ARG002
-        """BM25."""
-        return "bm25"
-
-    def tower(self, settings: DeepCTSettings, name: str) -> TowerKind:  # noqa: ARG002
-        """Hidden states with dropout and one linear layer."""
-        return HiddenStatesKind(lambda size: nn.Sequential(nn.Dropout(settings.dropout), linear_head(size)))
-
-    def uses_expanded(self, settings: DeepCTSettings) -> bool:
-        """As the setting says."""
-        return settings.expanded
-
-    def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:  # noqa: ARG002
-        """``term_recall`` only."""
-        return TermRecall(cast("RecallWeights", weighers.document))
-
-
-UNICOIL = UniCoilArchitecture(UniCoilSettings)
-DEEPIMPACT = UniCoilArchitecture(DeepImpactSettings)
-TILDEV2 = UniCoilArchitecture(TildeV2Settings)
-DEEPCT = DeepCTArchitecture()

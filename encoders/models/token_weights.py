@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from encoders.backbone.hidden_states import HiddenStates
-from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.checkpoints.tokenizer import SpecialTokens, Vocabulary
 from encoders.head.shares import Shares, merged_shares
 from encoders.head.vocabulary_head import first_occurrences
-from encoders.models.architecture import BagOfWords, SpecialTokens
+from encoders.models.bags import BagOfWords
 from learned_sparse.core.errors import LearnedSparseError
 
 Repeats = Literal["max", "first", "mean", "sum"]
@@ -42,7 +42,7 @@ class TokenWeights(nn.Module):
         super().__init__()
         self.tower = tower
         self.bag_of_words = BagOfWords(vocabulary, "binary", special_tokens)
-        self._terms, self._repeats, self._relu = len(vocabulary), repeats, activation == "relu"
+        self._terms, self._repeats, self._relu = len(vocabulary.terms), repeats, activation == "relu"
         self._separator = None if expanded and not separators else separator_of(vocabulary)
         self._separators, self._expanded = separators, expanded
 

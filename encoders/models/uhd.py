@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind, TowerKind
+from encoders.backbone.hidden_states import HiddenStates, HiddenStatesKind
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.head.shares import Shares
 from encoders.head.token_top_k import WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
@@ -27,7 +27,7 @@ _MAX_FACTOR = 3  # the paper's best bucket weights 0.66:0:0.33:1:0.33:1 (A.3) ar
 
 
 @dataclass(frozen=True, kw_only=True)
-class UHDSettings:
+class UHDSettings(Architecture):
     """Defaults are the paper's for MS MARCO (section 4.2, A.1)."""
 
     dimensions: int = 81920
@@ -59,6 +59,9 @@ class UHDSettings:
     binarize: bool = False
     """Weights become 1 (section 3.7). Training works on the real-valued ones."""
 
+    query_only_settings = frozenset({"query_k", "query_k_scope", "bucket_weights"})
+    changeable = query_only_settings | {"k", "layers", "normalize", "document_k", "document_k_scope", "binarize"}
+
     def __post_init__(self) -> None:
         """Refuse values that no model can have."""
         if not self.layers or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
@@ -74,6 +77,55 @@ class UHDSettings:
                 f"UHD-BERT: bucket_weights {list(weights)}; give a whole number from 0 for each of the layers "
                 f"{list(self.layers)}, not all of them 0"
             )
+
+    def tower_of(self, layer: int) -> str:
+        """The tower that the bucket of ``layer`` reads."""
+        return _JOINT if self.encoders == "joint" else f"bucket-{layer}"
+
+    def factors(self, side: Side) -> dict[str, int]:
+        """``b<layer>`` to the factor of that bucket; 1 for documents, so that an index fits all bucket weights."""
+        factors = self.bucket_weights if side == "query" and self.bucket_weights else (1,) * len(self.layers)
+        return {f"b{layer}": factor for layer, factor in zip(self.layers, factors, strict=True)}
+
+    def networks(self, side: Side) -> Mapping[str, HiddenStatesKind]:
+        """The towers of the buckets that the side has, with a winner-take-all layer for each of their buckets."""
+        used = [layer for layer, factor in zip(self.layers, self.factors(side).values(), strict=True) if factor]
+        layers_of = {layer: self.layers if self.encoders == "joint" else (layer,) for layer in used}
+        return {self.tower_of(layer): self._kind(layers) for layer, layers in layers_of.items()}
+
+    def _kind(self, layers: Sequence[int]) -> HiddenStatesKind:
+        def heads(hidden: int) -> nn.Module:
+            options = hidden, self.dimensions, self.weight_sparsity
+            return nn.ModuleDict({str(layer): WinnerTakeAll(*options) for layer in layers})
+
+        return HiddenStatesKind(heads, layers)
+
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+        """``UHD``."""
+        return UHD(self, side, towers, vocabulary)
+
+    @property
+    def network_scale(self) -> float | None:
+        """Binary weights are integers."""
+        return 1.0 if self.binarize else None
+
+    @property
+    def terms(self) -> Sequence[str]:  # type: ignore[override]
+        """``b12d61183`` is dimension 61183 of layer 12."""
+        return [f"b{layer}d{dimension}" for layer in self.layers for dimension in range(self.dimensions)]
+
+    def mixtures(self) -> Sequence[Mixture]:
+        """All whole factors from 0 to 3, except multiples of another mixture."""
+        names = [f"b{layer}" for layer in self.layers]
+        if len(names) == 1:
+            return ()
+        return [
+            Mixture(
+                {"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)}
+            )
+            for factors in itertools.product(range(_MAX_FACTOR + 1), repeat=len(names))
+            if math.gcd(*factors) == 1
+        ]
 
 
 class Bucket(PooledTower):
@@ -97,14 +149,14 @@ class Bucket(PooledTower):
 
     def pooled(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The bucket ``(batch, dimensions)`` of the ``states`` ``(batch, tokens, hidden)`` of its layer."""
-        mask = self.pooled_positions(input_ids, attention_mask)
+        mask = attention_mask.bool() & self.pooled_tokens[input_ids]
         texts = torch.arange(len(mask), device=mask.device)[:, None].expand_as(mask)[mask]
         bucket = max_pool_entries(*self._winners(states[mask]), texts, len(mask), self._dimensions)
         return functional.normalize(bucket, dim=1) if self._normalize in ("bucket", "both") else bucket
 
     def shares(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> Shares:
         """The token that wins each of the dimensions ``columns`` of one text, and its value before normalisation."""
-        mask = self.pooled_positions(input_ids, attention_mask)
+        mask = attention_mask.bool() & self.pooled_tokens[input_ids]
         return largest_shares(*self._winners(states[mask]), mask.nonzero()[:, 1], columns)
 
     def _winners(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,13 +181,13 @@ class UHD(nn.Module):
         )
         self._keep_total = keep if scope == "total" else None
         self._keep_each = keep if scope == "bucket" else None
-        self._factors = _bucket_factors(settings, side)
+        self._factors = settings.factors(side)
         self._dimensions, self._binarize = settings.dimensions, settings.binarize
         self._buckets = nn.ModuleDict(
             {
-                f"b{layer}": Bucket(settings, layer, towers[_tower_name(settings, layer)], vocabulary, keep)
+                f"b{layer}": Bucket(settings, layer, towers[settings.tower_of(layer)], vocabulary, keep)
                 for layer in settings.layers
-                if _tower_name(settings, layer) in towers
+                if settings.tower_of(layer) in towers
             }
         )
 
@@ -202,72 +254,3 @@ def _cut(weights: Tensor, keep: int | None) -> Tensor:
 def _binarized(weights: Tensor) -> Tensor:
     """1 where ``weights`` are above 0; without gradient."""
     return (weights > 0).to(weights.dtype)
-
-
-def _bucket_factors(settings: UHDSettings, side: Side) -> dict[str, int]:
-    """``b<layer>`` to the factor of that bucket; 1 for documents, so that an index fits all bucket weights."""
-    factors = settings.bucket_weights if side == "query" and settings.bucket_weights else (1,) * len(settings.layers)
-    return {f"b{layer}": factor for layer, factor in zip(settings.layers, factors, strict=True)}
-
-
-def _tower_name(settings: UHDSettings, layer: int) -> str:
-    """The tower that the bucket of ``layer`` reads."""
-    return _JOINT if settings.encoders == "joint" else f"bucket-{layer}"
-
-
-class UHDArchitecture(Architecture[UHDSettings]):
-    """A tower for each bucket (``bucket-4``), or ``joint``."""
-
-    settings = UHDSettings
-    query_only_settings = frozenset({"query_k", "query_k_scope", "bucket_weights"})
-    changeable = query_only_settings | {"k", "layers", "normalize", "document_k", "document_k_scope", "binarize"}
-
-    def networks(self, settings: UHDSettings, side: Side) -> tuple[str, ...]:
-        """The towers of the buckets that the side has."""
-        factors = _bucket_factors(settings, side)
-        used_layers = (layer for layer in settings.layers if factors[f"b{layer}"])
-        return tuple(dict.fromkeys(_tower_name(settings, layer) for layer in used_layers))
-
-    def network_side(
-        self, settings: UHDSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary
-    ) -> nn.Module:
-        """``UHD``."""
-        return UHD(settings, side, towers, vocabulary)
-
-    def network_scale(self, settings: UHDSettings) -> float | None:
-        """Binary weights are integers."""
-        return 1.0 if settings.binarize else None
-
-    def tower(self, settings: UHDSettings, name: str) -> TowerKind:
-        """A winner-take-all layer for each bucket on the states of its layer."""
-        layers = settings.layers if name == _JOINT else (int(name.removeprefix("bucket-")),)
-
-        def heads(hidden: int) -> nn.Module:
-            options = hidden, settings.dimensions, settings.weight_sparsity
-            return nn.ModuleDict({str(layer): WinnerTakeAll(*options) for layer in layers})
-
-        return HiddenStatesKind(heads, layers)
-
-    def terms(self, settings: UHDSettings, vocabulary: Vocabulary) -> Sequence[str]:  # noqa: ARG002
-        """``b12d61183`` is dimension 61183 of layer 12."""
-        return [f"b{layer}d{dimension}" for layer in settings.layers for dimension in range(settings.dimensions)]
-
-    def components(self, side: nn.Module) -> Mapping[str, nn.Module]:
-        """The buckets."""
-        return side.components if isinstance(side, UHD) else {}
-
-    def mixtures(self, settings: UHDSettings) -> Sequence[Mixture]:
-        """All whole factors from 0 to 3, except multiples of another mixture."""
-        names = [f"b{layer}" for layer in settings.layers]
-        if len(names) == 1:
-            return ()
-        return [
-            Mixture(
-                {"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)}
-            )
-            for factors in itertools.product(range(_MAX_FACTOR + 1), repeat=len(names))
-            if math.gcd(*factors) == 1
-        ]
-
-
-UHD_BERT = UHDArchitecture()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, random_state, set_random_state
 from encoders.encoding.model import LoadedModel
-from encoders.models import ARCHITECTURES, SIDES
+from encoders.models import SIDES
 from encoders.training.data.batches import Batches, MicroBatch, Update, labels_of
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
 from encoders.training.recipe import Stage
@@ -46,7 +46,7 @@ class Learner:
         self.ranks = all(objective.ranks for objective in self.objectives.values())
         trained: list[nn.Parameter] = []
         for name, objective in self.objectives.items():
-            part, towers = session.family.part(model.weighers, name), model.towers
+            part, towers = model.weighers.part(name), model.towers
             of_towers = (towers[tower].trainable_parameters() for tower in objective.towers if tower in towers)
             trainable = set(itertools.chain(*of_towers))
             trained += (p for p in (*part.document.parameters(), *part.query.parameters()) if p in trainable)
@@ -131,15 +131,15 @@ def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter
     for module in (module for tower in model.towers.values() for module in tower.modules() if not stage.dropout):
         # transformers computes layers again in training mode only
         module.training = bool(getattr(module, "gradient_checkpointing", False))
-    family, rates = ARCHITECTURES[model.architecture], dict[nn.Parameter, float]()
+    rates = dict[nn.Parameter, float]()
     for name, rate in sorted(stage.learning_rates.items(), key=lambda item: item[0] == "head"):
-        known = family.components(model.weighers.document)
+        known = dict(getattr(model.weighers.document, "components", {}))
         if rate is None:
             continue
         if name == "head":
             parameters = [parameter for tower in model.towers.values() for parameter in tower.new_parameters()]
         elif name in known:
-            parameters = list(family.part(model.weighers, name).parameters())
+            parameters = list(model.weighers.part(name).parameters())
         else:
             hint = did_you_mean(name, [*known, "head"])
             raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {name!r}{hint}")

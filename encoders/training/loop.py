@@ -112,7 +112,7 @@ class Training:
         self._until = math.inf if max_seconds is None else time.monotonic() + max_seconds
         self._recipe, self._folder, self._session, self.interrupted = recipe, folder, session, False
         settings, validation = session.model.settings, recipe.validation
-        stores = TextStores(expanded=session.family.uses_expanded(settings), on_bad_line=recipe.on_bad_line)
+        stores = TextStores(expanded=settings.uses_expanded, on_bad_line=recipe.on_bad_line)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
         held_out: list[Examples] | None = None
         self._held_out: dict[str, int] | None = None  # numbers of queries and of examples
@@ -122,7 +122,7 @@ class Training:
 
             if validation.holdout is not None:
                 self._sources, held_out, self._held_out = hold_out(self._sources, validation)
-            mixtures = session.family.mixtures(settings) if recipe.mix else ()
+            mixtures = settings.mixtures() if recipe.mix else ()
             self._validator = Validator(validation, recipe.seed, mixtures, stores=stores, held_out=held_out)
         fingerprints = {"tokenizer": tokenizer_sha256(session.model.tokenizer)}  # of the contents that a run reads
         for number, part in enumerate(self._sources):

@@ -14,9 +14,7 @@ from torch.nn import functional
 
 from encoders.backbone.towers import LanguageModel
 from encoders.encoding.model import LoadedModel
-from encoders.models import ARCHITECTURES
-from encoders.models.architecture import TermWeighers
-from encoders.models.objectives import Labels, Objective, Tokens
+from encoders.models.objectives import Labels, Objective, TermWeighers, Tokens
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -36,8 +34,7 @@ class MaskedLMObjective(Objective):
     ranks = False
 
     def __init__(self, stage: Stage, model: LoadedModel, weighers: TermWeighers) -> None:
-        family, tokenizer = ARCHITECTURES[model.architecture], model.tokenizer
-        names = family.tower_names(model.settings)
+        tokenizer, names = model.tokenizer, model.settings.towers("document", "query")
         self._towers = {name: model.towers[name] for name in names if isinstance(model.towers[name], LanguageModel)}
         self.towers = tuple(self._towers)
         if not self._towers or tokenizer.mask_token_id is None:
@@ -52,7 +49,7 @@ class MaskedLMObjective(Objective):
         chosen, outputs = targets != _IGNORED, dict[str, Tensor]()
         for name, tower in self._towers.items():
             states = tower(ids, documents.attention_mask)[chosen]
-            logits = functional.linear(states, tower.decoder_weight, tower.decoder_bias).float()
+            logits = functional.linear(states, *tower.decoder_parameters()).float()
             losses = functional.cross_entropy(logits, targets[chosen], reduction="none")
             sums = losses.new_zeros(len(ids)).index_add(0, chosen.nonzero()[:, 0], losses)
             outputs[f"mlm_{name}"] = torch.stack([sums, chosen.sum(dim=1).to(sums)], dim=1)

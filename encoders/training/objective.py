@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from encoders.encoding.model import LoadedModel
-from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.architecture import TermWeighers
-from encoders.models.objectives import Labels, Objective, Tokens
+from encoders.models import SIDES
+from encoders.models.architecture import Architecture
+from encoders.models.objectives import Labels, Objective, TermWeighers, Tokens
 from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked
 from learned_sparse.core.encoder import Side
@@ -56,8 +56,8 @@ class RankingObjective(Objective):
 
 def make_objective(stage: Stage, model: LoadedModel) -> Objective:
     """What ``stage`` minimises on ``model``."""
-    family = ARCHITECTURES[model.architecture]
-    part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
+    family: Architecture = model.settings
+    part, towers = model.weighers.part(stage.component), family.trained_by_ranking
     if stage.objective == "mlm":
         from encoders.training.mlm import MaskedLMObjective
 

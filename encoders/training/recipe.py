@@ -21,7 +21,8 @@ from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.settings import parse, parse_changes, read_yaml
+from learned_sparse.core.settings import parse, parse_changes
+from learned_sparse.core.yaml_files import read_yaml
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 to_mapping = as_json
@@ -430,9 +431,11 @@ def recipe_splits(recipe: Recipe) -> dict[str, dict[str, tuple[str, ...]]]:
     """The splits that a recipe learns from: ``trained``, and ``selected``, those that choose its weights and settings.
 
     Each maps ``COLLECTION:SPLIT`` to the splits that some of its queries are taken from (``split_names``). Triples
-    without a collection go by their file name. Only descriptions are read: the data need not exist.
+    without a collection go by their file name. Only descriptions are read: the data need not exist. A masked-LM stage
+    reads documents, and no queries.
     """
-    trained = dict(_source_split(source) for source in recipe.data)
+    ranks = any(stage.objective != "mlm" for stage in recipe.stages)
+    trained = dict(_source_split(source) for source in recipe.data if ranks)
     validation = recipe.validation
     if validation is None:
         return {"trained": trained, "selected": {}}

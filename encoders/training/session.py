@@ -21,12 +21,12 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, choose_device, limit_threads, training_precision
-from encoders.backbone.towers import TermTable
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
-from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
+from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.encoding.model import LoadedModel, new_model
-from encoders.models import ARCHITECTURES, SIDES
+from encoders.models import SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
+from encoders.models.objectives import TermWeighers
 from encoders.training.data.examples import Examples, TextStore
 from encoders.training.data.sources import Run, Vectors, best_documents, sample_texts
 from encoders.training.recipe import Recipe, Stage
@@ -90,8 +90,6 @@ class Session:
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:
             raise LearnedSparseError("gradient_checkpointing: no tower of this model has layers; set it to false")
-        self.family = ARCHITECTURES[self.model.architecture]
-        self.vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, next(iter(towers.values())).vocabulary_size)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
         for stage in recipe.stages:  # an error in a later stage is raised at once
@@ -109,20 +107,20 @@ class Session:
 
         Without a stage, the model of the checkpoint: what was learned and the best ``mixture`` become its settings.
         """
-        changes, family, model = {} if stage is None else stage.settings, self.family, self.model
-        where, allowed = f"stage {stage.name if stage else ''}: settings", family.stage_settings
+        changes, model = {} if stage is None else stage.settings, self.model
+        where, allowed = f"stage {stage.name if stage else ''}: settings", model.settings.stage_settings
         for name in sorted(changes.keys() - allowed):
             hint = did_you_mean(name, allowed) if allowed else "; no setting of this architecture can"
             raise LearnedSparseError(f"{where}: {name!r} cannot change by stage{hint}")
-        learned = {**family.learned(model.weighers.document), **changes, **(mixture or {})}
+        learned = {**getattr(model.weighers.document, "learned", dict)(), **changes, **(mixture or {})}
         if not learned or (stage is not None and not any(part.settings for part in self.recipe.stages)):
             return
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
-        settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
-        model.weighers = family.build(settings, model.towers, self.vocabulary).to(self.device)
+        settings = parse(type(model.settings), {**as_json(model.settings), **plain}, where)
+        model.weighers = TermWeighers.of(settings, model.towers, model.vocabulary).to(self.device)
         if stage is None:
             model.settings = settings
-            model.quantizers = {side: family.quantizer(settings, side) for side in SIDES}
+            model.quantizers = {side: settings.quantizer(side) for side in SIDES}
         self._encoders.clear()
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -153,10 +151,10 @@ class Session:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
         from encoders.encoding.encoder import CheckpointEncoder
 
-        module, model = self.family.part(self.model.weighers, component).side(side), self.model
+        module, model = self.model.weighers.part(component).side(side), self.model
         with evaluating(module), autocast(self.precision, self.device):
             if (side, component) not in self._encoders:
-                terms, length = self.family.terms(model.settings, self.vocabulary), model.max_length[side]
+                terms, length = model.settings.terms or model.vocabulary.terms, model.max_length[side]
                 self._encoders[side, component] = CheckpointEncoder(
                     module, model.tokenizer, terms, max_length=length, device=self.device, dtype="fp32"
                 )
@@ -198,10 +196,10 @@ class Session:
         stay as they are.
         """
         recipe, towers = self.recipe, self.model.towers
-        frequencies = inverse_document_frequencies(self.model, self.vocabulary, documents)
+        frequencies = inverse_document_frequencies(self.model, documents)
         if QUERY_WEIGHTS in towers:
             with torch.no_grad():
-                cast(TermTable, towers[QUERY_WEIGHTS]).weights.copy_(frequencies / math.log(len(documents) + 1))
+                towers[QUERY_WEIGHTS].weights.copy_(frequencies / math.log(len(documents) + 1))
         if not recipe.idf_bias:
             return
         if is_sparse_encoder(recipe.backbone):
@@ -209,7 +207,7 @@ class Session:
                 "backbone %s is a sparse encoder already, which idf_bias %g changes for the worse; "
                 "--set idf_bias=0, or take the recipe fine-tune-splade", recipe.backbone, recipe.idf_bias,
             )  # fmt: skip
-        names = self.family.trained_by_ranking(self.model.settings)
+        names = self.model.settings.trained_by_ranking
         if True not in [towers[name].add_to_bias(recipe.idf_bias * frequencies) for name in names]:
             raise LearnedSparseError(
                 "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
@@ -243,9 +241,10 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def inverse_document_frequencies(model: LoadedModel, vocabulary: Vocabulary, documents: Sequence[str]) -> Tensor:
+def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:
     """ln((N + 1) / (df + 1)) of every term ``(vocabulary,)``; 0 for special and ``[unused]`` tokens: no words."""
-    frequencies = torch.zeros(len(vocabulary))
+    vocabulary = model.vocabulary
+    frequencies = torch.zeros(len(vocabulary.terms))
     for start in range(0, len(documents), 1000):
         chunk = list(documents[start : start + 1000])
         encoded = tokenize_texts(model.tokenizer, chunk, truncation=True, max_length=model.max_length["document"])

@@ -169,9 +169,9 @@ def judged_claims(content: Json, claims: Iterable[Claim], trainings: Trainings) 
 
 def _estimate(claim: Claim, cells: Sequence[Json], trainings: Sequence[Sequence[PerQuery]]) -> Estimate:
     """Our difference in a measure; the mean of a published row stands for every query."""
-    queries = next(filter(None, trainings))[0][claim.quantity]
+    queries = [each[claim.quantity] for each in next(filter(None, trainings))]
     better, worse = (
-        of_cell or [{claim.quantity: dict.fromkeys(queries, cell["scores"][claim.quantity])}]
+        of_cell or [{claim.quantity: dict.fromkeys(of, cell["scores"][claim.quantity])} for of in queries]
         for cell, of_cell in zip(cells, trainings, strict=True)
     )
     return difference(better, worse, claim.quantity)

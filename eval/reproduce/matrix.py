@@ -16,15 +16,18 @@ from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.training.recipe import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, SHOWN_COSTS, Claim
-from learned_sparse.collections.collection import data_root, load_collection, split_names
+from learned_sparse.collections.collection import data_root, load_collection, split_names, split_parts
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.settings import parse, read_yaml
+from learned_sparse.core.settings import parse
+from learned_sparse.core.yaml_files import read_yaml
 
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""
+SEED = "{seed}"
+"""Placeholder for the seed of a training in the names of splits."""
 COSTS_OF_PUBLISHED = (*COSTS[:3], *(cost for cost in SHOWN_COSTS if cost not in COSTS))
 """What a published row can have among its ``scores``: nothing published stands in a column that is measured here."""
 
@@ -61,6 +64,7 @@ class Column:
     collection: str
     """As ``--collection`` takes it; ``{data}/scifact`` is a folder below ``--data``."""
     split: str
+    """With ``{seed}`` in it (``train@{seed}of5``), each training is measured on the queries of its own fold."""
     measures: tuple[str, ...] = ()
     """Empty: the measures of the split."""
     pool: int | None = None
@@ -80,13 +84,22 @@ class Column:
         if self.pool is not None and self.pool < 1:
             raise LearnedSparseError(f"pool {self.pool}; give at least 1, or omit it for the whole collection")
 
+    @property
+    def folds(self) -> tuple[int, ...]:
+        """The seeds of the trainings that are each measured on a fold of their own; empty: on all queries."""
+        return tuple(range(1, split_parts(self.split_of())[2] + 1)) if SEED in self.split else ()
+
+    def split_of(self, seed: int | None = None) -> str:
+        """The split that the training with ``seed`` is measured on; None: with the first one."""
+        return self.split.replace(SEED, str(seed or 1))
+
 
 _SHARED = {"columns", "expected", "tolerance", "curve", "note"}
 _RERANK = {"rerank", "depth"}
 _OF_MODELS = {"encode", "queries", "options", "prune", "expanded", "expansion", "segments", "backend", *_RERANK}
 KINDS: dict[str, set[str]] = {
     "bm25": {"expanded", "k1", "b", "options"},
-    "recipe": {*_OF_MODELS, "changes", "seeds"},
+    "recipe": {*_OF_MODELS, "changes", "seeds", "start"},
     "model": _OF_MODELS,
     "checkpoint": _OF_MODELS,
     "cross_encoder": {"options", *_RERANK},
@@ -138,6 +151,8 @@ class Row:
     b: float | None = None
     changes: tuple[str, ...] = ()
     """Changed settings of the recipe, as ``encoders.train --set`` takes them."""
+    start: str = ""
+    """Row with a recipe whose first training is the backbone, for example a masked-LM stage that several rows share."""
     seeds: tuple[int, ...] = ()
     """A training for each; empty: one training with the seed of the recipe."""
     encode: dict[str, Any] = field(default_factory=dict)
@@ -234,11 +249,15 @@ class Training:
     """Training data of all rows with a recipe; replaces the data of the recipes."""
 
     data: tuple[str, ...]
-    """As ``encoders.train --data`` takes it: ``{data}/msmarco-mini:train``."""
+    """As ``encoders.train --data`` takes it: ``{data}/msmarco-mini:train``, or ``…:train@not{seed}of5`` for folds."""
     negatives: int | None = None
     """Length of the BM25 runs that hard negatives are drawn from; None: as the recipe says."""
     validation: str | None = None
     """Collection of the recipes that validate."""
+
+    def data_of(self, seed: int | None = None) -> tuple[str, ...]:
+        """``data`` of the training with ``seed``; None: with the first one."""
+        return tuple(part.replace(SEED, str(seed or 1)) for part in self.data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,8 +408,8 @@ def _checked_columns(matrix: Matrix, below: Container[str]) -> Measures:
     measures: dict[str, tuple[str, ...] | None] = {}
     for name, column in matrix.columns.items():
         with _located(f"columns: {name}"):
-            of_split = None if name in below else load_collection(column.collection).split(column.split).measures
-            measures[name] = column.measures or of_split
+            known = None if name in below else load_collection(column.collection).split(column.split_of())
+            measures[name] = column.measures or (known.measures if known else None)
             for measure in map(parse_measure, measures[name] or ()):
                 if (depth := measure.cutoff or WHOLE_RUN) > matrix.hits:
                     looks = f"looks at {depth} results" if measure.cutoff else "looks at whole runs"
@@ -419,11 +438,19 @@ def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
     if row.model:
         trained = [other for other, its in matrix.rows.items() if its.recipe or its.checkpoint]
         _check_known(row.model, trained, f"model: no row {row.model!r} with a recipe or a checkpoint")
+    if row.start:
+        starts = [other for other, its in matrix.rows.items() if its.recipe and not its.start]
+        _check_known(row.start, starts, f"start: no row {row.start!r} with a recipe and without 'start'")
     learned = weights_of(matrix, row)
+    start = matrix.rows[learned.start] if learned.start else None
+    if start and (recipe := _recipe(learned.start, start, matrix.training)):
+        if recipe_splits(recipe)["trained"] and start.seeds != learned.seeds:
+            raise LearnedSparseError(f"start: {learned.start!r} learns from queries; give both rows the same seeds")
+        _check_splits(name, row, matrix, recipe_splits(recipe))
     if recipe := _recipe(name, learned, matrix.training):
         if learned.recipe and row.expanded and not any(source.collection for source in recipe.data):
             raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
-        _check_splits(row, matrix, recipe_splits(recipe))
+        _check_splits(name, row, matrix, recipe_splits(recipe))
     _check_runs(name, row, matrix)
     _check_scores(row.expected, measures, ())
 
@@ -431,7 +458,7 @@ def _check_row(name: str, row: Row, matrix: Matrix, measures: Measures) -> None:
 def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
     """The recipe of a row on the training data of its matrix, or the one that its checkpoint folder records."""
     if row.recipe:
-        recipe = load_recipe(row.recipe, changes=row.changes, data=training.data if training else ())
+        recipe = load_recipe(row.recipe, changes=row.changes, data=training.data_of() if training else ())
         if training is None or training.validation is None or recipe.validation is None:
             return recipe
         validation = dataclasses.replace(recipe.validation, collection=training.validation)
@@ -446,15 +473,19 @@ def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
         return None
 
 
-def _check_splits(row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+def _check_splits(row_name: str, row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
     """Raise if a column of ``row`` reports queries that the row learned from (``splits``: see ``recipe_splits``)."""
     for name, column in matrix.columns.items():
         if not row.runs_on(name):
             continue
-        reported, *parents = split_names(column.collection, column.split)
+        if column.folds and weights_of(matrix, row).recipe and seeds_of(matrix, row_name) != column.folds:
+            raise LearnedSparseError(f"column {name!r} measures each training on its fold: seeds: {[*column.folds]}")
+        reported, *parents = split_names(column.collection, column.split_of())
         for use, learned in splits.items():
             for split, its_parents in learned.items():
-                if reported == split or reported in its_parents or split in parents:
+                folds, own = "@" in reported and "@" in split, f"{reported.rpartition(':')[0]}:"
+                parts = {one for one in parents if one.startswith(own) and ("@" in one or not folds)}
+                if reported == split or reported in its_parents or split in parents or parts.intersection(its_parents):
                     raise LearnedSparseError(
                         f"column {name!r} reports {reported}, and the row is {use} on {split}, which have queries in "
                         "common; give the recipe other data, or a validation with holdout, or leave the column out of "

@@ -24,7 +24,7 @@ from learned_sparse.collections.collection import Collection, data_root, load_co
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, read_json
-from learned_sparse.core.settings import read_yaml_text
+from learned_sparse.core.yaml_files import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
@@ -220,7 +220,7 @@ def target(collection: str, split: str = "", measures: tuple[str, ...] = ()) -> 
     if not split:
         return on
     its = loaded.split(split)
-    judged = (*_made_of(loaded, its.topics, its.qrels), {"remove_query": its.remove_query})
+    judged = (*_made_of(loaded, *loaded.sources(split)), {"remove_query": its.remove_query})
     return dataclasses.replace(on, measures=measures or its.measures, judged=judged, queries=its.queries or 1000)
 
 
@@ -302,9 +302,12 @@ class Builder:
             raise LearnedSparseError(f"two steps of this matrix write {path}; rename one of the rows:\n  {both}")
         return old
 
-    def target(self, column: Column) -> Target:
-        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries."""
-        on = target(column.collection, column.split, column.measures)
+    def target(self, column: Column, seed: int | None = None) -> Target:
+        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries.
+
+        ``seed``: of the training whose fold is measured.
+        """
+        on = target(column.collection, column.split_of(seed), column.measures)
         if column.sample or column.pool:
             on = self.part(on, column.sample, column.pool)
         flops_queries = Path(column.flops_queries) if column.flops_queries else None
@@ -331,8 +334,11 @@ class Builder:
     def cells(self, name: str, targets: Mapping[str, Target]) -> Iterator[CellPlan]:
         """The cells of a row, each with its evaluation and its costs."""
         for column, on in targets.items():
-            for seed in (seeds_of(self.matrix, name) or (None,)) if self.matrix.rows[name].runs_on(column) else ():
-                its = self.run(name, on, seed)
+            folds, seeds = self.matrix.columns[column].folds, seeds_of(self.matrix, name)
+            for seed in (seeds or folds or (None,)) if self.matrix.rows[name].runs_on(column) else ():
+                if folds:
+                    on = self.target(self.matrix.columns[column], seed)
+                its = self.run(name, on, seed if seeds else None)
                 stem, words = its.stem, ["eval.evaluate", *on.words, "--run", str(its.run), "--measures", *on.measures]
                 words += ["--per-query", "--json"]
                 made_of = [its.made_by, *on.judged]
@@ -522,7 +528,7 @@ class Builder:
     def trained(self, name: str, row: Row, seed: int | None) -> Weights:
         """Train the recipe of a row, on the data of the matrix if it names any, with BM25's runs for negatives."""
         matrix, training, made = self.matrix, self.matrix.training, list[Step]()
-        data = training.data if training else ()
+        data = training.data_of(seed) if training else ()
         changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
         stem = slug(" ".join([Path(row.recipe).stem, *changes]).replace(f"{self.data}/", ""))
         changes += [] if matrix.on_bad_line == "error" else [f"on_bad_line={matrix.on_bad_line}"]
@@ -538,6 +544,10 @@ class Builder:
                 expansions = self.expansions(row, target(source.collection))
                 changes += [f"data.{number}.expanded={path}" for path in _expanded(expansions)[1:]]
                 made += [step for step in expansions if isinstance(step, Step)]
+        if row.start:
+            start = self.weights_of(row.start, seed if seeds_of(matrix, row.start) else None)
+            changes.append(f"backbone={start.checkpoint}")
+            made += [step for step in start.made_of if isinstance(step, Step)]
         recipe = load_recipe(row.recipe, changes=changes, data=data)
         words = ["encoders.train", "--recipe", row.recipe]
         words += [word for argument in data for word in ("--data", argument)]

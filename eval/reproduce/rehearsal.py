@@ -23,7 +23,7 @@ import yaml
 from encoders.training.recipe import data_source, load_recipe, to_mapping
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.prepare import write_description, write_lines
-from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.collection import load_collection, split_parts
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home
@@ -139,8 +139,9 @@ class MadeUp:
 def rehearsal(matrix: Matrix, name: str) -> Iterator[tuple[Matrix, Path, Path]]:
     """The rehearsal of ``matrix``, its made-up files and the folder of its results, in a home folder of its own."""
     before, folder = str(home()), home() / "rehearsals" / name
-    splits = {"train", "dev", "test", *(column.split for column in matrix.columns.values())}
-    splits |= {data_source(one).get("split", "train") for one in (matrix.training.data if matrix.training else ())}
+    named = [column.split_of() for column in matrix.columns.values()]
+    named += [data_source(one).get("split", "train") for one in (matrix.training.data_of() if matrix.training else ())]
+    splits = {"train", "dev", "test"}.union(*(split_parts(split)[0] for split in named))
     made_up = MadeUp(folder / "made-up", frozenset(splits))
     small = dataclasses.replace(
         matrix,

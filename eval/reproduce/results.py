@@ -246,7 +246,8 @@ def score_verdict(
 
 def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], trainings: Trainings) -> dict[str, Any]:
     column = plan.matrix.columns.get(name, Column(collection="", split=""))
-    per_query = next((trainings[pair][0] for pair in cells if pair[1] == name and pair in trainings), {})
+    runs = next((trainings[pair] for pair in cells if pair[1] == name and pair in trainings), [{}])
+    per_query, queries = runs[0], {query for run in runs for query in next(iter(run.values()), ())}
     documents = (cell["documents"] for (_, where), cell in cells.items() if where == name)
     return {
         "name": name,
@@ -254,7 +255,7 @@ def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], traini
         "split": column.split,
         "measures": list(column.measures or per_query),
         "documents": next((number for number in documents if number is not None), None),
-        "queries": len(next(iter(per_query.values()), {})),
+        "queries": len(queries),
         "pool": column.pool,
         "sample": None if column.sample is None else dataclasses.asdict(column.sample),
         "overlap": column.overlap,

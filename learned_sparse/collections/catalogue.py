@@ -16,7 +16,7 @@ from learned_sparse.collections.documents import DocumentReader, OnBadLine, chec
 from learned_sparse.collections.trec import Qrels
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import locked
-from learned_sparse.core.records import Document, Query, without_mark
+from learned_sparse.core.records import EXPANDED, Document, Query
 
 CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
@@ -86,7 +86,7 @@ def queries(name: str) -> list[Query]:
     """The queries of ``name``; of several with one id (repeated headings in TREC CAR) only the first."""
     by_id: dict[str, Query] = {}
     for row in _fetch(name, "queries"):
-        by_id.setdefault(row.query_id, Query(row.query_id, without_mark(row.default_text()).strip()))
+        by_id.setdefault(row.query_id, Query(row.query_id, row.default_text().replace(EXPANDED, " ").strip()))
     return list(by_id.values())
 
 

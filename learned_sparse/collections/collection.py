@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from learned_sparse.collections import catalogue, pydoc
 from learned_sparse.collections.descriptions import (
@@ -26,7 +29,7 @@ from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Qrels, read_qrels
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, progress_bar
 from learned_sparse.core.files import home
-from learned_sparse.core.records import Document, Query, without_mark
+from learned_sparse.core.records import EXPANDED, Document, Query
 
 DATA_VARIABLE = "LEARNED_SPARSE_DATA"
 MAX_COUNTED_BYTES = 2**32
@@ -60,15 +63,27 @@ class Collection:
         return self.description.splits
 
     def split(self, name: str) -> Split:
-        """The split ``name``; ``LearnedSparseError`` with the nearest name if there is none."""
+        """The split ``name``, or the first one that it joins (see ``split_parts``), with its measures.
+
+        ``LearnedSparseError`` with the nearest name if there is none.
+        """
+        parts, whole = self._parts(name), name in self.splits
+        return parts[0] if whole else replace(parts[0], queries=None, judgements=None, expected=())
+
+    def sources(self, split: str) -> tuple[Source, ...]:
+        """The topics and judgements of a split."""
+        return tuple(source for part in self._parts(split) for source in (part.topics, part.qrels))
+
+    def _parts(self, name: str) -> list[Split]:
         if not self.splits:
             raise LearnedSparseError(
                 f"collection {self.name}: no split {name!r}, because it has no queries with judgements; its "
                 "documents can be encoded, indexed and searched for the queries of a file: --topics FILE"
             )
-        if name not in self.splits:
-            raise LearnedSparseError(f"collection {self.name}: no split {name!r}{did_you_mean(name, self.splits)}")
-        return self.splits[name]
+        for one in (names := split_parts(name)[0]):
+            if one not in self.splits:
+                raise LearnedSparseError(f"collection {self.name}: no split {one!r}{did_you_mean(one, self.splits)}")
+        return [self.splits[one] for one in names]
 
     def choose_split(self, name: str | None = None, default: str | None = None) -> str:
         """``name``, else the split that ``ir_datasets:ID`` names, else ``default``, else the only split or ``test``.
@@ -117,7 +132,11 @@ class Collection:
         """
         qrels = self.qrels(split)
         what = f"{self.name}'s topics ({split})"
-        topics = _open(self.split(split).topics, self.root, what, read_queries, catalogue.queries, _registered_queries)
+        topics = [
+            query
+            for source in dict.fromkeys(part.topics for part in self._parts(split))
+            for query in _open(source, self.root, what, read_queries, catalogue.queries, _registered_queries)
+        ]
         missing = qrels.keys() - {query.id for query in topics}
         if missing:
             raise LearnedSparseError(
@@ -128,8 +147,10 @@ class Collection:
 
     def qrels(self, split: str) -> Qrels:
         """The judgements of a split: ``{query id: {document id: grade}}``."""
-        what = f"{self.name}'s judgements ({split})"
-        return _open(self.split(split).qrels, self.root, what, read_qrels, catalogue.qrels, registered_qrels)
+        what, qrels, (_, kept, folds) = f"{self.name}'s judgements ({split})", dict[str, Any](), split_parts(split)
+        for part in self._parts(split):
+            qrels |= _open(part.qrels, self.root, what, read_qrels, catalogue.qrels, registered_qrels)
+        return qrels if folds == 1 else {id: of for id, of in qrels.items() if _fold(id, folds) in kept}
 
 
 def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: OnBadLine = "error") -> Collection:
@@ -163,6 +184,26 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
                 "command in another folder for the collection of the package"
             )
     return Collection(shipped_description(name), data or data_root(), on_bad_line)
+
+
+def split_parts(split: str) -> tuple[list[str], set[int], int]:
+    """The splits that ``split`` joins, its folds, and the number of folds that their queries are divided into.
+
+    A query is in the fold that a hash of its id gives, on every machine.
+
+    >>> split_parts("test"), split_parts("train+dev@1of5"), split_parts("train+dev@not1of5")
+    ((['test'], {1}, 1), (['train', 'dev'], {1}, 5), (['train', 'dev'], {2, 3, 4, 5}, 5))
+    """
+    names, at, fold = split.partition("@")
+    match = re.fullmatch(r"(not)?(\d+)of(\d+)", fold if at else "1of1")
+    if not match or not 1 <= int(match[2]) <= int(match[3]):
+        raise LearnedSparseError(f"split {split!r}: after @ give a fold, such as @1of5, or @not1of5 for all others")
+    number, folds = int(match[2]), int(match[3])
+    return names.split("+"), set(range(1, folds + 1)) - {number} if match[1] else {number}, folds
+
+
+def _fold(query: str, folds: int) -> int:
+    return int.from_bytes(hashlib.sha256(query.encode()).digest()[:8], "big") % folds + 1
 
 
 def with_progress(documents: DocumentReader) -> Iterator[Document]:
@@ -204,7 +245,15 @@ def split_names(name: str, split: str) -> tuple[str, ...]:
 
     >>> split_names("data/msmarco-mini", "train"), split_names("ir_datasets:msmarco-passage/dev/small", "dev")
     (('msmarco-mini:train', 'msmarco-v1-passage:dev'), ('msmarco-v1-passage:dev',))
+
+    Joined splits and folds (``split_parts``) share queries with the splits they are parts of, and with equal folds:
+    ``msmarco-mini:train@1of5``.
     """
+    names, kept, folds = split_parts(split)
+    if names != [split]:
+        parts = [split_names(name, part) for part in names]
+        of_folds = (f"{part[0]}@{number}of{folds}" for part in parts for number in kept)
+        return f"{parts[0][0].rpartition(':')[0]}:{split}", *dict.fromkeys(itertools.chain(*parts)), *of_folds
     if name.startswith(catalogue.CATALOGUE):
         entry = name.removeprefix(catalogue.CATALOGUE)
         known = described_split(entry) or described_split(f"{entry}/{split.replace('-', '/')}")
@@ -245,7 +294,7 @@ def _registered_queries(name: str) -> list[Query]:
     """The topics that Pyserini knows under ``name``, sorted by number or by text. Starts the JVM."""
     from learned_sparse.lucene.stock import registered_topics
 
-    queries = [Query(query, without_mark(text).strip()) for query, text in registered_topics(name).items()]
+    queries = [Query(query, text.replace(EXPANDED, " ").strip()) for query, text in registered_topics(name).items()]
     return sorted(queries, key=lambda query: (0, int(query.id), "") if query.id.isdigit() else (1, 0, query.id))
 
 

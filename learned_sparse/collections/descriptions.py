@@ -17,7 +17,8 @@ from typing import Any
 from learned_sparse.collections.documents import CORPORA
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import check_name
-from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
+from learned_sparse.core.settings import parse
+from learned_sparse.core.yaml_files import read_yaml, read_yaml_text
 
 DESCRIPTION = "collection.yaml"
 """File of a folder with the description of the collection in the folder."""

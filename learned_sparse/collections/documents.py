@@ -16,12 +16,11 @@ from learned_sparse.core.lines import (
     BadLineError,
     check_id,
     decode,
-    extension,
     first_of,
     json_object,
     read_lines,
 )
-from learned_sparse.core.records import Document, without_mark
+from learned_sparse.core.records import EXPANDED, Document
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
@@ -71,7 +70,7 @@ class DocumentReader(Iterable[Document]):
         """Files, in reading order; empty if the documents do not come from files."""
         self.total: int | None = None
         """Number of documents, if it is known."""
-        self.expansions = () if expanded is None else document_files(expanded)
+        self.expansions = () if expanded is None else tuple(document_files(expanded))
         """Files with predicted queries of the documents."""
         self.read = 0
         """Documents returned so far."""
@@ -122,7 +121,8 @@ class DocumentReader(Iterable[Document]):
                 self.empty += 1
             self.read += 1
             # no text of the input holds the separator of expanded text
-            yield Document(id, without_mark(text), without_mark(expanded) if expanded.strip() else "")
+            expansion = expanded.replace(EXPANDED, " ") if expanded.strip() else ""
+            yield Document(id, text.replace(EXPANDED, " "), expansion)
         if not hashes:
             raise LearnedSparseError(f"{self.source}: no documents; {self.summary()}")
         for id, _ in self._predicted or ():
@@ -177,8 +177,8 @@ def new_terms(text: str, queries: str) -> str:
 
 
 def _predictions(path: Path) -> Iterator[tuple[str, str]]:
-    for file in document_files(path):
-        parse = _parse_tsv_queries if _parser_of(file) is parse_tsv else _parse_json_queries
+    for file, parser in document_files(path).items():
+        parse = _parse_tsv_queries if parser is parse_tsv else _parse_json_queries
         for number, line in read_lines(file):
             try:
                 id, queries = parse(line)
@@ -220,13 +220,8 @@ def read_documents(
     Hidden files are ignored; a file with another extension is an error.
     """
     files = document_files(Path(path))
-    parsers = [_parser_of(file) for file in files]  # an unknown extension raises before anything is read
-    records = (
-        (f"{file}:{number}", parse, line)
-        for file, parse in zip(files, parsers, strict=True)
-        for number, line in read_lines(file)
-    )
-    return DocumentReader(records, source=str(path), files=files, on_bad_line=on_bad_line, expanded=expanded)
+    records = ((f"{file}:{n}", parse, line) for file, parse in files.items() for n, line in read_lines(file))
+    return DocumentReader(records, source=str(path), files=tuple(files), on_bad_line=on_bad_line, expanded=expanded)
 
 
 def parse_json(line: bytes) -> Fields:
@@ -245,7 +240,8 @@ def parse_json(line: bytes) -> Fields:
         if value is not None and not isinstance(value, str):
             raise BadLineError("text is not a string", f"the {key} is of type {type(value).__name__}")
     whole = f"{title} {text}" if title and text else title or text
-    return first_of(record, ID_KEYS), whole, _joined(first_of(record, EXPANDED_KEYS))
+    expanded = first_of(record, EXPANDED_KEYS)
+    return first_of(record, ID_KEYS), whole, "" if expanded is None else _joined(expanded)
 
 
 def parse_tsv(line: bytes) -> Fields:
@@ -273,45 +269,46 @@ def checked(document: Document) -> Fields:
 _PARSERS = {".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv}
 
 
-def _parser_of(file: Path) -> Callable[[bytes], Fields]:
-    if extension(file) not in _PARSERS:
-        raise LearnedSparseError(
-            f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
-            "convert or rename it, or move it out of the folder"
-        )
-    return _PARSERS[extension(file)]
-
-
 def _joined(value: Any) -> str:
-    texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
+    texts: list[Any] = value if isinstance(value, list) else [value]
     for text in texts:
         if not isinstance(text, str):
             raise BadLineError("expanded text is not a string", f"nor a list of strings: {type(text).__name__}")
     return " ".join(texts)
 
 
-def document_files(path: Path) -> tuple[Path, ...]:
-    """The file, or all files in the folder and its subfolders, sorted by path."""
+def document_files(path: Path) -> dict[Path, Callable[[bytes], Fields]]:
+    """The file, or all files in the folder and its subfolders, sorted by path; with the functions that parse lines."""
     if not path.is_dir():
         if not path.exists():
             raise not_found(path, "file or folder")
-        return (path,)
-    if folder_kind(path) in {"a Lucene index", "encoded documents", "encoded queries", "a checkpoint"}:
-        raise wrong_path(path, "texts", "name a file or folder of documents")
-    for corpus in CORPORA:
-        if (path / corpus).exists() and len(list(path.iterdir())) > 1:
+        files = [path]
+    else:
+        if folder_kind(path) in {"a Lucene index", "encoded documents", "encoded queries", "a checkpoint"}:
+            raise wrong_path(path, "texts", "name a file or folder of documents")
+        for corpus in CORPORA:
+            if (path / corpus).exists() and len(list(path.iterdir())) > 1:
+                raise LearnedSparseError(
+                    f"{path}: holds {corpus} beside other files, so it looks like a whole test collection; "
+                    f"name it with --collection {path}, or only its documents with --input {path / corpus}"
+                )
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if not any(part.startswith(".") for part in file.relative_to(path).parts)
+            and (not file.is_dir() or file.is_symlink())
+        )
+    parsers: dict[Path, Callable[[bytes], Fields]] = {}
+    for file in files:
+        extension = Path(file.name.removesuffix(".gz")).suffix
+        if path.is_dir() and not file.is_file():
+            raise LearnedSparseError(f"{file}: not a regular file, so the folder cannot be read whole; replace it")
+        if extension not in _PARSERS:
             raise LearnedSparseError(
-                f"{path}: holds {corpus} beside other files, so it looks like a whole test collection; "
-                f"name it with --collection {path}, or only its documents with --input {path / corpus}"
+                f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
+                "convert or rename it, or move it out of the folder"
             )
-    files = []
-    for file in sorted(path.rglob("*")):
-        if any(part.startswith(".") for part in file.relative_to(path).parts):
-            continue
-        if not file.is_dir() or file.is_symlink():
-            if not file.is_file():
-                raise LearnedSparseError(f"{file}: not a regular file, so the folder cannot be read whole; replace it")
-            files.append(file)
-    if not files:
+        parsers[file] = _PARSERS[extension]
+    if not parsers:
         raise LearnedSparseError(f"{path}: the folder has no files; name a file or folder of documents")
-    return tuple(files)
+    return parsers

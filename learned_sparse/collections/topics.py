@@ -16,12 +16,11 @@ from learned_sparse.core.lines import (
     ID_KEYS,
     BadLineError,
     check_id,
-    extension,
     first_of,
     json_object,
     text_lines,
 )
-from learned_sparse.core.records import Query, without_mark
+from learned_sparse.core.records import EXPANDED, Query
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
 _TEXT_KEYS = ("text", "title", "query", "contents")
@@ -53,13 +52,20 @@ def read_queries(path: str | Path) -> list[Query]:
     first = next(lines, None)
     if first is None:
         raise LearnedSparseError(f"{path}: no queries")
-    split, parse = _format(path, first[1].lstrip().lower())
+    start, extension = first[1].lstrip().lower(), Path(path.name.removesuffix(".gz")).suffix
+    kind = next((kind for kind in ("<topics", "<?xml", "<top") if start.startswith(kind)), extension)
+    if kind not in _FORMATS:
+        raise LearnedSparseError(
+            f"{path}: unknown kind of topics; expected .tsv, .txt, .jsonl, .json (each also with .gz), TREC's <top> or "
+            "XML; convert or rename it"
+        )
+    split, parse = _FORMATS[kind]
     queries: dict[str, Query] = {}
     number = 1
     try:
         for number, content in split(chain([first], lines)):  # noqa: B007 -- for the message
             name, text = parse(content)
-            parts = map(str.strip, without_mark(text).replace("\t", "\n").splitlines())
+            parts = map(str.strip, text.replace(EXPANDED, " ").replace("\t", "\n").splitlines())
             query = Query(check_id(name), " ".join(filter(None, parts)))
             if query.id in queries:
                 raise BadLineError(f"query {query.id!r} was given before; keep one of them")
@@ -69,23 +75,6 @@ def read_queries(path: str | Path) -> list[Query]:
     if not queries:
         raise LearnedSparseError(f"{path}: no queries")
     return list(queries.values())
-
-
-def _format(path: Path, start: str) -> tuple[Callable[[Lines], Topics], Parse]:
-    if start.startswith(("<topics", "<?xml")):
-        return _xml_elements, _xml_topic
-    if start.startswith("<top"):
-        return _trec_topics, _trec_topic
-    if extension(path) in {".tsv", ".txt"}:
-        return iter, _tab_separated
-    if extension(path) == ".jsonl":
-        return iter, _json_line
-    if extension(path) == ".json":
-        return _json_members, _json_member
-    raise LearnedSparseError(
-        f"{path}: unknown kind of topics; expected .tsv, .txt, .jsonl, .json (each also with .gz), TREC's <top> or XML;"
-        " convert or rename it"
-    )
 
 
 def _tab_separated(line: str) -> tuple[str, str]:
@@ -158,3 +147,15 @@ def _xml_topic(topic: ElementTree.Element) -> tuple[str | None, str]:
     if text is None:
         raise BadLineError(f"topic {topic.get('number')!r} has neither <query> nor <title>")
     return topic.get("number"), "".join(text.itertext())
+
+
+_FORMATS: dict[str, tuple[Callable[[Lines], Topics], Parse]] = {
+    ".tsv": (iter, _tab_separated),
+    ".txt": (iter, _tab_separated),
+    ".jsonl": (iter, _json_line),
+    ".json": (_json_members, _json_member),
+    "<top": (_trec_topics, _trec_topic),
+    "<topics": (_xml_elements, _xml_topic),
+    "<?xml": (_xml_elements, _xml_topic),
+}
+"""How topics are divided and parsed, by the beginning of the file or its extension."""

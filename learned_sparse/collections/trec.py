@@ -21,8 +21,9 @@ Run = dict[str, list[tuple[str, float]]]
 Hits = Iterable[tuple[str, float]]
 """``(document id, score)`` of one query"""
 RunFormat = Literal["trec", "msmarco"]
-_WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
-"""What separates columns: ASCII white space, as in trec_eval. A no-break space is part of a column."""
+_UNFIT = re.compile(r"[ \t\n\r\x0b\f]|(?:^|\0)\ufeff")
+"""What no column holds: ASCII white space, as in trec_eval (a no-break space is part of a column), and in front a byte
+order mark, which readers drop."""
 
 
 def read_qrels(path: str | Path) -> Qrels:
@@ -82,27 +83,31 @@ def write_run(
     hits_by_query: Mapping[str, Hits] | Iterable[tuple[str, Hits]],
     tag: str = "learned_sparse",
     output_format: RunFormat = "trec",
-) -> None:
+) -> list[str]:
     """Write the hits of each query as a run; the file appears whole or not at all.
 
     ``hits_by_query`` may be a generator of ``(query id, hits)``, so that only the hits of one query are in memory.
     Queries keep their order. Scores are rounded to six decimals, ordered by ``ranked``, and ties are separated as in
     ``separate_ties``. Equal hits therefore give equal files and equal measures, whichever searcher found them.
-    ``"msmarco"`` writes query, document and rank, separated by tabs. A query without hits leaves no line.
+    ``"msmarco"`` writes query, document and rank, separated by tabs. A query without hits leaves no line; the ids of
+    such queries are returned.
     """
     path = Path(path)
     if output_format not in {"trec", "msmarco"}:
         raise LearnedSparseError(f"output format {output_format!r}: use 'trec' or 'msmarco'")
-    _check_column(tag, path, "tag")
     pairs = hits_by_query.items() if isinstance(hits_by_query, Mapping) else hits_by_query
+    without_hits = []
     with atomic_write(path) as file:
         for query, of_query in pairs:
             hits = list(of_query)
             documents = [document for document, _ in hits]
-            _check_column(query, path, "query id")
-            if not all(documents) or _WHITE_SPACE.search("".join(documents)):  # one search for all ids
-                for document in documents:
-                    _check_column(document, path, "document id")
+            columns = [tag, query, *documents]
+            if not all(columns) or _UNFIT.search("\0".join(columns)):  # one search for all columns
+                number, text = next((n, text) for n, text in enumerate(columns) if not text or _UNFIT.search(text))
+                what = ("tag", "query id", "document id")[min(number, 2)]
+                raise LearnedSparseError(
+                    f"{path}: the {what} {text!r} is empty or has white space; a TREC run cannot hold it"
+                )
             if len(set(documents)) != len(documents):
                 repeated = next(document for document in documents if documents.count(document) > 1)
                 raise LearnedSparseError(f"{path}: document {repeated!r} is given twice for query {query!r}")
@@ -117,6 +122,9 @@ def write_run(
                 for rank, (document, score) in enumerate(results, start=1)
             )
             file.write("".join(lines).encode("utf-8"))
+            if not hits:
+                without_hits.append(query)
+    return without_hits
 
 
 def ranked(results: Hits) -> list[tuple[str, float]]:
@@ -150,11 +158,6 @@ def separate_ties(results: Hits) -> list[tuple[str, float]]:
 def _columns(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in text_lines(path):
         yield number, [column.decode("utf-8") for column in line.encode("utf-8").split()]
-
-
-def _check_column(text: str, path: Path, what: str) -> None:
-    if not text or _WHITE_SPACE.search(text) or text.startswith("\ufeff"):  # readers drop a byte order mark
-        raise LearnedSparseError(f"{path}: the {what} {text!r} is empty or has white space; a TREC run cannot hold it")
 
 
 def _score(text: str, where: str) -> float:

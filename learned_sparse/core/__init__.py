@@ -19,5 +19,6 @@ __all__ = [
     "records",
     "settings",
     "terms",
+    "yaml_files",
 ]
 """Public modules."""

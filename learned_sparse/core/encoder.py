@@ -99,16 +99,13 @@ def as_encoder(encoder: Any) -> Encoder:
     return adapted
 
 
-def encode_texts(encoder: Encoder, texts: Sequence[str]) -> SparseBatch:
-    """``encoder.encode(texts)``, with an empty row for each text that is empty or white space."""
-    return without_empty_texts(encoder.encode(texts), texts)
+def encode_texts(encoder: Encoder, texts: Sequence[str], weights: SparseBatch | None = None) -> SparseBatch:
+    """``encoder.encode(texts)``, with an empty row for each text that is empty or white space.
 
-
-def without_empty_texts(batch: SparseBatch, texts: Sequence[str]) -> SparseBatch:
-    """``batch``, the weights of ``texts``, with an empty row for each text that is empty or white space.
-
-    A model gives weights to such a text because of the special tokens ([CLS], [SEP]) around it.
+    A model gives weights to such a text because of the special tokens ([CLS], [SEP]) around it. ``weights``: those of
+    ``texts``, if they are encoded already.
     """
+    batch = encoder.encode(texts) if weights is None else weights
     empty = np.array([not text.strip() for text in texts], dtype=bool)
     if not empty.any():
         return batch

@@ -96,10 +96,10 @@ def folder_kind(path: Path) -> str:
     if not any(path.iterdir()):
         return "an empty folder"
 
-    def has(name: str) -> bool:
-        return any("." in name or not file.suffix for file in path.glob(name))
-
-    return next((kind for kind, *names in _KINDS if all(map(has, names))), "")
+    for kind, *names in _KINDS:
+        if all(any("." in name or not file.suffix for file in path.glob(name)) for name in names):
+            return kind
+    return ""
 
 
 def not_found(path: str | Path, what: str = "file", way_out: str = "check the path") -> LearnedSparseError:
@@ -128,8 +128,11 @@ def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> L
     return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
 
 
-def check_query(query: Mapping[str, int], largest: float = math.inf) -> None:
-    """Raise unless ``query`` is ``{term: impact}`` with whole numbers from 0 to ``largest``."""
+def positive_impacts(query: Mapping[str, int] | str, largest: float = math.inf) -> dict[str, int]:
+    """The terms of ``query`` with an impact above 0; a term of impact 0 matches nothing.
+
+    Raise unless ``query`` is ``{term: impact}`` with whole numbers from 0 to ``largest``.
+    """
     if isinstance(query, str):
         raise LearnedSparseError(
             f"a query is {{term: impact}}, not a text: search(queries.encode({query[:60]!r})), with queries = "
@@ -140,6 +143,7 @@ def check_query(query: Mapping[str, int], largest: float = math.inf) -> None:
             raise LearnedSparseError(
                 f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {largest:,}"
             )
+    return {term: impact for term, impact in query.items() if impact}
 
 
 def counted(count: int, noun: str) -> str:
@@ -174,14 +178,16 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
     for stream in (sys.stdout, sys.stderr):  # UTF-8, on a terminal its encoding; what cannot be encoded is escaped
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
-    handler, levels = _MessageHandler(), {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
+    from tqdm.contrib.logging import logging_redirect_tqdm  # above the progress bars that are shown
+
+    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
     for logger in levels:
         logger.setLevel(logging.INFO)
-        logger.addHandler(handler)
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _leave) if in_main_thread else None
     try:
-        status = main(None)
+        with logging_redirect_tqdm(list(levels)):
+            status = main(None)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
@@ -198,7 +204,6 @@ def run_main(main: Command, way_on: str = "") -> NoReturn:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
         for logger, level in levels.items():
-            logger.removeHandler(handler)
             logger.setLevel(level)
     sys.exit(status)
 
@@ -254,12 +259,3 @@ def _leave(number: int, _: object) -> NoReturn:
     """Raise ``SystemExit`` at SIGTERM, so that temporary files are removed; a second one ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(128 + number)
-
-
-class _MessageHandler(logging.Handler):
-    """Prints messages to standard error, above the progress bars that are shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from tqdm import tqdm
-
-        tqdm.write(self.format(record), file=sys.stderr)

@@ -275,7 +275,9 @@ def write_json(path: str | Path, content: Any) -> None:
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
     """``write_json`` with the SHA-256 of ``content`` as a further key, by which ``read_record`` notices damage."""
-    write_json(path, {**content, _CHECKSUM: _digest(content)})
+    content = json.loads(json.dumps(content, allow_nan=False))  # keys that are not text become text
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    write_json(path, {**content, _CHECKSUM: digest})
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -284,16 +286,12 @@ def read_record(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
     recorded = content.pop(_CHECKSUM, None)
-    if recorded is not None and recorded != _digest(content):
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    if recorded is not None and recorded != digest:
         raise LearnedSparseError(
             f"{path}: changed since it was written; restore it, or delete its line {_CHECKSUM!r} if that was meant"
         )
     return content
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    plain = json.loads(json.dumps(content, allow_nan=False))  # keys that are not text become text
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def _of_split(kind: str, collection: str, split: str) -> Path:

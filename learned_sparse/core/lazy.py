@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
@@ -14,38 +13,29 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 T = TypeVar("T")
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for the ``__init__`` of ``package``.
+class LazyPackage(ModuleType):
+    """A package whose public names are imported at first use.
 
-    ``modules`` maps each public name to the module that defines it, or to ``module:name_there``. A name may also be
-    that of a submodule, as with the function ``encoders.train`` and the command ``python -m encoders.train``: the
-    attribute is then the function, whether the submodule was imported or not. ``from encoders.train import main`` works
-    in both cases. ::
-
-        if TYPE_CHECKING:
-            from encoders.models import ARCHITECTURES as ARCHITECTURES
-
-        __getattr__, __dir__ = lazy_names(__name__, {"ARCHITECTURES": "encoders.models"})
+    Its ``__init__`` sets ``LAZY``, a mapping of each public name to the module that defines it, or to
+    ``module:name_there``, and this class as that of its module. A name may also be that of a submodule, as with the
+    function ``encoders.train`` and the command ``python -m encoders.train``: the attribute is then the function,
+    whether the submodule was imported or not. ``from encoders.train import main`` works in both cases.
     """
 
-    def get(name: str) -> Any:
-        if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, other_name = modules[name].partition(":")
+    LAZY: Mapping[str, str]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.LAZY:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module, _, other_name = self.LAZY[name].partition(":")
         return getattr(importlib.import_module(module), other_name or name)
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules})
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in self.LAZY and isinstance(value, ModuleType)):  # a submodule that the import system assigns
+            super().__setattr__(name, value)
 
-    class Package(ModuleType):
-        """Ignores the import system's assignment of a submodule to a name in ``modules``."""
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if not (name in modules and isinstance(value, ModuleType)):
-                super().__setattr__(name, value)
-
-    sys.modules[package].__class__ = Package
-    return get, names
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *self.LAZY})
 
 
 def import_extra(module: str, extra: str) -> Any:

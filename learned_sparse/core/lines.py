@@ -47,19 +47,6 @@ class BadLineError(Exception):
         self.reason = reason
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    r"""Numbered lines, from 1, without line ends (``\n`` or ``\r\n``) and without lines of spaces.
-
-    Byte order marks are stripped from every line, because concatenated files have them in the middle.
-    """
-    for number, line in raw_lines(path):
-        line = line.rstrip(b"\r\n")
-        while line.startswith(_BYTE_ORDER_MARK):
-            line = line.removeprefix(_BYTE_ORDER_MARK)
-        if line.strip(b" "):
-            yield number, line
-
-
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The text of ``read_lines``; ``LearnedSparseError`` for a line that is not UTF-8."""
     for number, line in read_lines(path):
@@ -67,11 +54,6 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, decode(line)
         except BadLineError as error:
             raise LearnedSparseError(f"{path}:{number}: {error}") from None
-
-
-def extension(path: Path) -> str:
-    """The extension before a ``.gz``: ``.jsonl`` for ``corpus.jsonl.gz``."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
 
 
 def decode(line: bytes) -> str:
@@ -125,8 +107,11 @@ def check_id(value: object) -> str:
     return name
 
 
-def raw_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
-    r"""Lines with their numbers, from 1, and their line ends; only ``\n`` ends a line.
+def read_lines(path: Path, *, raw: bool = False) -> Generator[tuple[int, bytes], None, None]:
+    r"""Lines with their numbers, from 1, without line ends (``\n`` or ``\r\n``) and without lines of spaces.
+
+    Byte order marks are stripped from every line, because concatenated files have them in the middle. ``raw``: all
+    lines, as they are in the file.
 
     A file named ``*.gz`` is decompressed, all members of it. ``LearnedSparseError``: no regular file (a pipe could be
     read only once), a file of another format such as Excel's, damaged gzip data, gzip data under another name, or a
@@ -142,15 +127,15 @@ def raw_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
                 raise not_found(path)
             kind = folder_kind(path) or "a folder" if path.is_dir() else "a pipe or a device"
             raise LearnedSparseError(f"{path}: {kind}, not a regular file; name a file")
-        with path.open("rb") as raw:
-            first = raw.peek(8)
+        with path.open("rb") as stream:
+            first = stream.peek(8)
             if problem := next((text for start, text in _OTHER_FORMATS.items() if first.startswith(start)), ""):
                 raise LearnedSparseError(f"{path}:1: {problem}")
             compressed = first.startswith(_GZIP)
             if compressed != (path.suffix == ".gz"):
                 problem = "gzip data, but not named .gz" if compressed else "named .gz, but not gzip data"
                 raise LearnedSparseError(f"{path}: {problem}; rename the file")
-            file = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if compressed else raw
+            file = io.BufferedReader(gzip.GzipFile(fileobj=stream)) if compressed else stream
             while line := file.readline(limit + 1):
                 number += 1
                 if len(line) > limit:
@@ -158,7 +143,12 @@ def raw_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
                         f"{path}:{number}: a line longer than {limit >> 20} MB; is this a file of lines? "
                         f"If it is, set {MAX_LINE_VARIABLE} to a larger number"
                     )
-                yield number, line
+                if not raw:
+                    line = line.rstrip(b"\r\n")
+                    while line.startswith(_BYTE_ORDER_MARK):
+                        line = line.removeprefix(_BYTE_ORDER_MARK)
+                if raw or line.strip(b" "):
+                    yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise LearnedSparseError(
             f"{path}:{number + 1}: damaged or cut-off gzip data ({error}); get the file again"

@@ -11,12 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 EXPANDED = "\x1f"
-"""Separator between a text and its expansion (ASCII unit separator: no tokenizer or analyzer reads it as text)."""
+"""Separator between a text and its expansion (ASCII unit separator: no tokenizer or analyzer reads it as text).
 
-
-def without_mark(text: str) -> str:
-    """``text`` with a space in place of every ``EXPANDED``, so that input cannot contain the separator."""
-    return text.replace(EXPANDED, " ")
+In texts of the input, it becomes a space."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from learned_sparse.core.errors import LearnedSparseError
-
 if TYPE_CHECKING:
-    from learned_sparse.core.records import SparseBatch
+    pass
 
 EMPTY_TERM = "[empty-vector]"
 """The only term of a document with an empty vector, which Anserini would drop; no query contains this term."""
@@ -75,23 +73,11 @@ class LuceneTerms:
         """``(terms,)``: spelling of each term."""
         self.names[:] = list(terms)
         first: dict[str, int] = {}
-        self._reasons = {
+        self.reasons = {
             number: reason or f"dimensions {first[term]} and {number} have the same spelling"
             for number, term in enumerate(terms)
             if (reason := unfit_reason(term)) or first.setdefault(term, number) != number
         }
-        self._unfit = np.zeros(len(terms), dtype=bool)
-        self._unfit[list(self._reasons)] = True
-
-    def check(self, batch: SparseBatch, ids: Sequence[str]) -> None:
-        """Raise if a row of ``batch`` has a term that cannot be stored; the error names document and term."""
-        unfit = self._unfit[batch.indices]
-        if not unfit.any():
-            return
-        position = int(np.argmax(unfit))
-        row = int(np.searchsorted(batch.indptr, position, side="right")) - 1
-        number = int(batch.indices[position])
-        raise LearnedSparseError(
-            f"{ids[row]!r}: Lucene cannot hold the term {self.names[number]!r}: {self._reasons[number]}; "
-            "spell this dimension of the model differently, or give it no weight"
-        )
+        """Why Lucene cannot hold a term, by its number."""
+        self.unfit = np.zeros(len(terms), dtype=bool)
+        self.unfit[list(self.reasons)] = True

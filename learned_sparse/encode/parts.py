@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from learned_sparse.core.encoder import Encoder, query_quantizer
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record, sha256, write_record
+from learned_sparse.core.files import read_record, sha256
 from learned_sparse.core.quantize import Quantizer, calibrate_on, check_weights
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.settings import parse
@@ -27,6 +27,7 @@ from learned_sparse.jsonvector.manifest import (
     as_text,
     check_together,
     differences,
+    versions,
 )
 
 _PATHS = frozenset({"expanded", "revision"})
@@ -36,29 +37,28 @@ _LEFTOVER = re.compile(rf"\.{_PART.pattern}\.([0-9a-f]{{16}}\.tmp|lock)")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartRecord:
-    """Content of ``progress/part-NNNNN.json``: a finished part file."""
-
-    part: Part
-    fingerprint: str
-    """SHA-256 of the settings of the run and of the documents of the part: equal ones give equal vectors."""
-    counts: Counts
-
-
 class PartFolder:
     """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder, and the manifest of their run."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, quantizer: Quantizer | None, *, overwrite: bool = False
+        self,
+        folder: Path,
+        encoder: Encoder,
+        query_encoder: Encoder | None,
+        quantizer: Quantizer | None,
+        *,
+        overwrite: bool = False,
+        **fields: Any,
     ) -> None:
         """Continue an earlier run, if there is one. Without ``quantizer`` it is that of the run, or calibrated.
 
+        ``query_encoder`` is the query side of documents; ``fields`` are those of the manifest that no encoder has.
         ``overwrite``: the output of an earlier run is removed before the first part is written. Raises if the folder
-        has other files, or if the earlier run had other settings than ``manifest``.
+        has other files, or if the earlier run had other settings.
         """
-        self.folder, self._overwrite = folder, overwrite
-        stored = Manifest.load(folder) if (folder / MANIFEST).is_file() and not overwrite else None
+        self.folder, self.overwrite = folder, overwrite
+        self.stored = stored = Manifest.load(folder) if (folder / MANIFEST).is_file() and not overwrite else None
+        """Manifest of the run that is continued."""
         for path in anserini_files(folder / "vectors"):
             if not _PART.fullmatch(path.name) or path.parent != folder / "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
@@ -68,14 +68,23 @@ class PartFolder:
             quantizer = stored.quantizer
         self.calibrates = quantizer is None
         """Whether ``begin`` calibrates the quantiser."""
-        self.manifest = manifest if quantizer is None else replace(manifest, quantizer=quantizer)
-        self._stored = stored
+        description = dict(encoder.description)
+        self.manifest = Manifest(
+            architecture=description.get("architecture", type(encoder).__name__),
+            scoring=description.get("scoring", "impact"),
+            encoder=description,
+            query_encoder=None if query_encoder is None else dict(query_encoder.description),
+            quantizer=quantizer or Quantizer(1.0),
+            query_quantizer=None if query_encoder is None else query_quantizer(query_encoder),
+            versions=versions(),
+            **fields,
+        )
         if stored and (changed := differences(stored.settings(_PATHS), self.manifest.settings(_PATHS))):
             raise LearnedSparseError(
                 f"{folder / MANIFEST}: made with other settings ({as_text(changed)}); resume with the same "
                 "settings, write to another --output, or encode everything again with --overwrite"
             )
-        if stored and not stored.complete and (changed := differences(stored.versions, manifest.versions)):
+        if stored and not stored.complete and (changed := differences(stored.versions, self.manifest.versions)):
             _log.warning("%s: continued with other versions, which may round differently: %s", folder, as_text(changed))
 
     def begin(self, weights: SparseBatch, ids: Sequence[str]) -> None:
@@ -89,58 +98,31 @@ class PartFolder:
             options = self.manifest.options
             quantizer = calibrate_on(weights, ids, options.get("bits"), options.get("calibration", 100.0))
             self.manifest = replace(self.manifest, quantizer=quantizer)
-        if self._overwrite:
-            _clear(self.folder)
-        self._overwrite, self._stored = False, None
+        if self.overwrite:
+            clear(self.folder)
+        self.overwrite, self.stored = False, None
         self.manifest.save(self.folder)
 
-    def finished(self, number: int, documents: Sequence[Document]) -> PartRecord | None:
-        """Record of part ``number`` if it has the vectors of ``documents``; None if it must be written."""
-        file, path = self.paths(number)
-        if self._overwrite or self.calibrates or not path.is_file():
+    def finished(self, file: Path, record: Path, documents: Sequence[Document]) -> tuple[Part, Counts] | None:
+        """The part ``file`` and its counts, if it has the vectors of ``documents``; None if it must be written."""
+        if self.overwrite or self.calibrates or not record.is_file():
             return None
         try:
-            record = parse(PartRecord, read_record(path), str(path))
-        except LearnedSparseError as error:
+            content = read_record(record)
+            part, counts = parse(Part, content["part"], str(record)), parse(Counts, content["counts"], str(record))
+        except (KeyError, LearnedSparseError) as error:
             _log.warning("%s; writing this part again", error)
             return None
-        if record.fingerprint != self._fingerprint(documents):
+        if content.get("fingerprint") != self.fingerprint(documents):
             _log.info("%s: the input has changed; writing this part again", file)
             return None
-        if not file.is_file() or sha256(file) != record.part.sha256:
+        if not file.is_file() or sha256(file) != part.sha256:
             _log.warning("%s: missing or changed since it was written; writing this part again", file)
             return None
-        return record
+        return part, counts
 
-    def paths(self, number: int) -> tuple[Path, Path]:
-        """Vectors and record of part ``number``."""
-        name, extension = f"part-{number:05d}", ".jsonl.gz" if self.manifest.options["gzip"] else ".jsonl"
-        return self.folder / "vectors" / f"{name}{extension}", self.folder / "progress" / f"{name}.json"
-
-    def record(self, number: int, documents: Sequence[Document], counts: Counts) -> PartRecord:
-        """Write the record of a part whose file is complete."""
-        file, path = self.paths(number)
-        name = file.relative_to(self.folder).as_posix()
-        part = Part(file=name, documents=counts.written, sha256=sha256(file))
-        record = PartRecord(part=part, fingerprint=self._fingerprint(documents), counts=counts)
-        write_record(path, dataclasses.asdict(record))
-        return record
-
-    def finish(self, records: Mapping[int, PartRecord], counts: Counts, environment: Mapping[str, Any]) -> Manifest:
-        """Write the finished manifest; ``records`` are those of all parts, ``counts`` those of the whole run.
-
-        A folder that was complete before, and still is, keeps its manifest. Parts of an earlier, longer input go.
-        """
-        if self._overwrite:  # a shard without parts
-            _clear(self.folder)
-        _clear(self.folder, keep={path for number in records for path in self.paths(number)})
-        parts = tuple(records[number].part for number in sorted(records))
-        if (stored := self._stored) and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
-            return stored
-        return replace(self.manifest, environment=dict(environment)).finish(self.folder, parts, counts)
-
-    def _fingerprint(self, documents: Sequence[Document]) -> str:
-        """``PartRecord.fingerprint`` of ``documents`` encoded with the settings of the run."""
+    def fingerprint(self, documents: Sequence[Document]) -> str:
+        """SHA-256 of the settings of the run and of the documents of a part: equal ones give equal vectors."""
         settings = self.manifest.settings(_PATHS | {"num_shards", "shard_id"})
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         for document in documents:
@@ -149,7 +131,7 @@ class PartFolder:
         return digest.hexdigest()
 
 
-def _clear(folder: Path, keep: Set[Path] | None = None) -> None:
+def clear(folder: Path, keep: Set[Path] | None = None) -> None:
     """Remove parts, temporary files and locks of killed writers, but for ``keep``; without it also the manifest."""
     if keep is None:  # first: a killed run leaves no manifest without parts
         (folder / MANIFEST).unlink(missing_ok=True)
@@ -170,7 +152,7 @@ def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:
         **{name: getattr(first.counts, name) for name in ("read", "skipped", "segmented", "largest_segments")},
     )  # fmt: skip
     whole = replace(first, options={**first.options, "num_shards": 1, "shard_id": 0})
-    _clear(folder)
+    clear(folder)
     for below in ("vectors", "progress"):
         (folder / below).mkdir(exist_ok=True)
         for shard in shards:

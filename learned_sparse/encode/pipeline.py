@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, query_quantizer, without_empty_texts
-from learned_sparse.core.files import locked
+from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, encode_texts
+from learned_sparse.core.files import locked, sha256, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.encode.parts import PartFolder, PartRecord, check_output
-from learned_sparse.jsonvector.manifest import Counts, Manifest, versions
+from learned_sparse.encode.parts import PartFolder, check_output, clear
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from learned_sparse.jsonvector.writer import open_part, write_documents
 
 if TYPE_CHECKING:
@@ -78,34 +78,17 @@ def write_vectors(
     """
     name = model or type(encoder).__name__
     encoder = as_encoder(encoder)
-    manifest = manifest_of(
-        encoder, None if query_encoder is None else as_encoder(query_encoder), kind="documents", collection=collection,
-        model=name, checkpoint=encoder.checkpoint or name, options={"part_size": part_size, "gzip": compress},
-    )  # fmt: skip
     reader = documents if isinstance(documents, DocumentReader) else DocumentReader.of(documents)
     folder = Path(folder)
     with locked(folder):
         check_output(folder, resume=resume, overwrite=overwrite)
-        parts = PartFolder(folder, manifest, quantizer or choose_quantizer("document", encoder), overwrite=overwrite)
+        parts = PartFolder(
+            folder, encoder, None if query_encoder is None else as_encoder(query_encoder),
+            quantizer or choose_quantizer("document", encoder), overwrite=overwrite, kind="documents",
+            collection=collection, model=name, checkpoint=encoder.checkpoint or name,
+            options={"part_size": part_size, "gzip": compress},
+        )  # fmt: skip
         return Pipeline(parts, reader, encoder).run(progress or (lambda _: None))
-
-
-def manifest_of(encoder: Encoder, query_encoder: Encoder | None, **fields: Any) -> Manifest:
-    """Manifest of a run of ``encoder`` before it begins, without quantiser and outcome.
-
-    ``query_encoder`` is the query side of documents; ``fields`` are the others.
-    """
-    description = dict(encoder.description)
-    return Manifest(
-        architecture=description.get("architecture", type(encoder).__name__),
-        scoring=description.get("scoring", "impact"),
-        encoder=description,
-        query_encoder=None if query_encoder is None else dict(query_encoder.description),
-        quantizer=Quantizer(1.0),
-        query_quantizer=None if query_encoder is None else query_quantizer(query_encoder),
-        versions=versions(),
-        **fields,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +96,9 @@ class Slice:
     """Consecutive documents of one part, tokenised."""
 
     part: int
+    file: Path
+    record: Path
+    """Files of the vectors and of the progress of the part."""
     whole_part: Sequence[Document]
     start: int
     """Number of the first document, in the part."""
@@ -135,6 +121,7 @@ class Pipeline:
     def __init__(self, parts: PartFolder, reader: DocumentReader, encoder: Encoder) -> None:
         options = parts.manifest.options
         self._part_size = options["part_size"]
+        self._extension = ".jsonl.gz" if options["gzip"] else ".jsonl"
         self._num_shards, self._shard_id = options.get("num_shards", 1), options.get("shard_id", 0)
         self._adding_up: Segmentation | None = None
         """How the vector of a document is the sum of those of its segments."""
@@ -149,8 +136,8 @@ class Pipeline:
         self._parts, self._reader, self._encoder = parts, reader, encoder
         self._text = attrgetter("with_expanded" if encoder.uses_expanded else "text")
         self._terms, self._size = LuceneTerms(encoder.terms), slice_size(encoder)
-        self._records: dict[int, PartRecord] = {}
-        """Records of the finished parts, by number."""
+        self._finished: dict[int, tuple[Part, Counts]] = {}
+        """The finished parts, by number."""
         self._open_file = contextlib.ExitStack()
         """Holds the part file that is being written, so that an error removes the file."""
         self._file: BinaryIO
@@ -194,12 +181,14 @@ class Pipeline:
             part = list(itertools.islice(whole_input, self._part_size))
             if not part:
                 return
-            starts = range(0, len(part), self._size)
+            starts, name = range(0, len(part), self._size), f"part-{number:05d}"
+            file = self._parts.folder / "vectors" / f"{name}{self._extension}"
+            record = self._parts.folder / "progress" / f"{name}.json"
             if number % self._num_shards != self._shard_id:
                 self._other_shards += len(part)
                 starts = starts[: self._parts.calibrates and number == 0]
-            elif record := self._parts.finished(number, part):
-                self._records[number] = record
+            elif finished := self._parts.finished(file, record, part):
+                self._finished[number] = finished
                 progress(len(part))
                 continue
             else:
@@ -212,8 +201,8 @@ class Pipeline:
                     read = list(map(self._text, segments))
                 prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
                 yield Slice(
-                    part=number, whole_part=part, start=start, documents=documents, texts=texts, prepared=prepared,
-                    factors=factors,
+                    part=number, file=file, record=record, whole_part=part, start=start, documents=documents,
+                    texts=texts, prepared=prepared, factors=factors,
                 )  # fmt: skip
 
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
@@ -237,14 +226,13 @@ class Pipeline:
             truncated=weights.truncated,
             unwritable=weights.dropped,
         )
-        return without_empty_texts(weights, texts), counts
+        return encode_texts(encoder, texts, weights), counts
 
     def _write(self, item: Slice, weights: SparseBatch, counts: Counts) -> None:
         """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""
         parts, documents = self._parts, item.documents
         if item.start == 0:
-            file = open_part(parts.paths(item.part)[0])
-            self._file, self._counts = self._open_file.enter_context(file), []
+            self._file, self._counts = self._open_file.enter_context(open_part(item.file)), []
         for start in range(0, len(documents), WRITE_ROWS):
             some = documents[start : start + WRITE_ROWS]
             ids = [document.id for document in some]
@@ -255,12 +243,21 @@ class Pipeline:
         self.encoded += len(documents)
         if item.start + len(documents) == len(item.whole_part):
             self._open_file.pop_all().close()  # gives the file its name
-            self._records[item.part] = parts.record(item.part, item.whole_part, Counts.total(self._counts))
+            total, name = Counts.total(self._counts), item.file.relative_to(parts.folder).as_posix()
+            part = Part(file=name, documents=total.written, sha256=sha256(item.file))
+            content = {"part": dataclasses.asdict(part), "counts": dataclasses.asdict(total)}
+            write_record(item.record, {**content, "fingerprint": parts.fingerprint(item.whole_part)})
+            self._finished[item.part] = part, total
 
     def _finish(self) -> Manifest:
-        reader, records = self._reader, self._records
+        """Write the finished manifest, and remove parts of an earlier, longer input.
+
+        A folder that was complete before, and still is, keeps its manifest.
+        """
+        reader, parts = self._reader, self._parts
+        finished = [self._finished[number] for number in sorted(self._finished)]
         counts = dataclasses.replace(
-            Counts.total(record.counts for record in records.values()),
+            Counts.total(counts for _, counts in finished),
             read=reader.read + sum(reader.skipped.values()),
             skipped=dict(reader.skipped),
             other_shards=self._other_shards,
@@ -274,7 +271,14 @@ class Pipeline:
                 "this model reads expanded text too, but no document has any "
                 '("expanded" or "predicted_queries" in JSON lines)'
             )
-        return self._parts.finish(records, counts, self._encoder.environment)
+        files = tuple(part for part, _ in finished)
+        keep = {parts.folder / "progress" / f"part-{number:05d}.json" for number in self._finished}
+        keep |= {parts.folder / part.file for part in files}
+        clear(parts.folder, None if parts.overwrite else keep)  # still to be overwritten: a shard without parts
+        if (stored := parts.stored) and (stored.complete, stored.parts, stored.counts) == (True, files, counts):
+            return stored
+        manifest = dataclasses.replace(parts.manifest, environment=dict(self._encoder.environment))
+        return manifest.finish(parts.folder, files, counts)
 
 
 def slice_size(encoder: Encoder) -> int:

@@ -23,7 +23,7 @@ from learned_sparse.core.files import queries_folder, sha256, vectors_folder, wr
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, merge_shards
-from learned_sparse.encode.pipeline import Pipeline, Progress, manifest_of
+from learned_sparse.encode.pipeline import Pipeline, Progress
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Counts, Manifest, Part
 
 if TYPE_CHECKING:
@@ -110,20 +110,13 @@ def encode_source(options: Namespace, source: Source, progress: Progress) -> Man
     # A resumed run must have the same options, except for the paths.
     recorded = {name: vars(options).get(name) for name in _RECORDED}
     recorded |= {name: str(vars(options)[name]) for name in ("expanded", "revision") if vars(options)[name]}
-    manifest = manifest_of(
-        encoder,
-        query_encoder,
-        kind="queries" if options.queries else "documents",
-        collection=source.collection,
-        split=source.split,
-        model=options.model,
-        checkpoint=options.checkpoint,
-        input=tuple(entries),
-        options=recorded,
-    )
     bits = None if options.hybrid else options.bits  # of a hybrid, its quantiser has them
     quantizer = choose_quantizer(side, encoder, factor=options.quantization_factor, bits=bits)
-    parts = PartFolder(source.output, manifest, quantizer, overwrite=options.overwrite)
+    parts = PartFolder(
+        source.output, encoder, query_encoder, quantizer, overwrite=options.overwrite,
+        kind="queries" if options.queries else "documents", collection=source.collection, split=source.split,
+        model=options.model, checkpoint=options.checkpoint, input=tuple(entries), options=recorded,
+    )  # fmt: skip
     if source.reader is None:
         return _encode_queries(source, encoder, parts, progress)
     pipeline = Pipeline(parts, source.reader, encoder)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
-from learned_sparse.core.lines import ID_KEYS, BadLineError, extension, first_of, json_object, read_lines
+from learned_sparse.core.lines import ID_KEYS, BadLineError, first_of, json_object, read_lines
 from learned_sparse.index.build import VectorFiles, open_vectors
 from learned_sparse.jsonvector.reader import read_vectors
 
@@ -87,7 +87,7 @@ class Documents:
         """JSON objects of the encoded files, without malformed lines, which were reported when they were encoded."""
         inputs = [entry for manifest in self.vectors.manifests for entry in manifest.input]
         files = [Path(entry["file"]) for entry in inputs if "file" in entry]
-        if not files or any(extension(file) not in {".jsonl", ".json"} for file in files):
+        if not files or any(Path(file.name.removesuffix(".gz")).suffix not in {".jsonl", ".json"} for file in files):
             raise LearnedSparseError("--fields: the vectors were not encoded from JSON lines")
         for file in files:
             for _, line in read_lines(file):

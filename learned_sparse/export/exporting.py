@@ -10,7 +10,7 @@ from typing import Any
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_output, read_json, sha256, write_json
 from learned_sparse.core.lazy import Register
-from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.lines import read_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.export import inverted, servers, tables
 from learned_sparse.export.documents import FIELD, VOCABULARY, Documents, Vector
@@ -136,6 +136,6 @@ def _written(output: Path) -> list[Path]:
 
 def _read_vocabulary(path: Path) -> Sequence[str]:
     try:
-        return [line.decode().removesuffix("\n") for _, line in raw_lines(path)]
+        return [line.decode().removesuffix("\n") for _, line in read_lines(path, raw=True)]
     except UnicodeDecodeError as error:
         raise LearnedSparseError(f"{path}: not UTF-8 text: {error.reason}") from None

@@ -22,7 +22,7 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
 from learned_sparse.core.files import new_output
-from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.lines import read_lines
 from learned_sparse.core.machine import processors
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
@@ -185,7 +185,9 @@ def index_directly(
 
 def _lines(files: Iterable[Path]) -> Generator[Line, None, None]:
     """The lines of ``files`` that are not blank."""
-    yield from ((file, number, line) for file in files for number, line in raw_lines(file) if not line.isspace())
+    yield from (
+        (file, number, line) for file in files for number, line in read_lines(file, raw=True) if not line.isspace()
+    )
 
 
 def in_threads(add: Callable[[list[Item]], int], items: Generator[Item, None, None], threads: int) -> int:

@@ -17,15 +17,15 @@ from learned_sparse.core.encoder import Encoder, Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, counted
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.reading import Reading
-from learned_sparse.core.records import Document, SparseBatch, without_mark
+from learned_sparse.core.records import EXPANDED, Document, SparseBatch
 from learned_sparse.core.terms import RESERVED
 from learned_sparse.encode.bm25 import AnalyzedText
 from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
+from learned_sparse.search.maxp import MaxP
 from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint, recorded_options
-from learned_sparse.search.searching import MaxP
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -90,12 +90,12 @@ class IndexInspector:
     """Loads encoders, once each; several indexes may share it."""
 
     def __post_init__(self) -> None:
-        from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
+        from learned_sparse.lucene.searchers import ImpactSearcher
 
         self.note, self._identity = IndexNote.load(self.index), _identity(self.index)
         self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
         """Manifest of the first shard; all shards are encoded alike."""
-        self.searcher = (ImpactSearcher if self.note.scoring == "impact" else Bm25Searcher)(self.index)
+        self.searcher = ImpactSearcher(self.index, self.note.scoring)
         self._text = AnalyzedText() if self.note.scoring == "bm25-text" else None
         """Encoder of both sides for an index of plain text."""
         self._query_side = QueryEncoder(self._text) if self._text else None
@@ -234,7 +234,7 @@ def _identity(index: Path) -> tuple[int, int] | None:
 
 
 def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None) -> TextView:
-    text = without_mark(text)
+    text = text.replace(EXPANDED, " ")
     reading, impacts, notes = _read(text, encoder, quantizer)
     return make_view(side, text, reading, impacts, notes=notes)
 

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, not_found, progress_bar, wrong_path
-from learned_sparse.core.lines import BadLineError, check_id, raw_lines
+from learned_sparse.core.lines import BadLineError, check_id, read_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, unfit_reason
@@ -170,8 +170,8 @@ def vector_files(path: Path) -> list[Path]:
 
 
 def numbered_lines(file: Path) -> Generator[tuple[int, bytes], None, None]:
-    """``raw_lines`` of core without blank lines."""
-    yield from ((number, line) for number, line in raw_lines(file) if not line.isspace())
+    """The lines of a file that are not blank, as they are."""
+    yield from ((number, line) for number, line in read_lines(file, raw=True) if not line.isspace())
 
 
 def frequent_terms(frequencies: Mapping[str, int], documents: int, share: float) -> dict[str, int]:

@@ -60,4 +60,11 @@ def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) ->
         term = batch.terms[batch.indices[position]]
         impact = batch.values[position]
         raise LearnedSparseError(f"{ids[row]!r}: term {term!r} has the impact {impact}, not 1 to {MAX_IMPACT}")
-    terms.check(batch, ids)
+    unfit = terms.unfit[batch.indices]
+    if unfit.any():
+        position = int(np.argmax(unfit))
+        row, number = int(np.searchsorted(batch.indptr, position, side="right")) - 1, int(batch.indices[position])
+        raise LearnedSparseError(
+            f"{ids[row]!r}: Lucene cannot hold the term {terms.names[number]!r}: {terms.reasons[number]}; "
+            "spell this dimension of the model differently, or give it no weight"
+        )

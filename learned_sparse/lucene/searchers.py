@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from learned_sparse.core.errors import LearnedSparseError, check_query
+from learned_sparse.core.errors import LearnedSparseError, positive_impacts
 from learned_sparse.lucene.jvm import (
     BM25_SIMILARITY,
     IMPACT_SIMILARITY,
@@ -36,34 +37,56 @@ _CHUNK_SIZE = 10_000
 """Documents whose postings one call into Java returns as one string."""
 
 
-class ImpactSearcher:
-    """Search an index of impacts, ours or one of Anserini's; queries are ``{term: impact}``.
+class ImpactSearcher(contextlib.AbstractContextManager["ImpactSearcher"]):
+    """Search an index of impacts, or one of text or term frequencies by BM25; ours or one of Anserini's.
 
-    Hits, their order and the cut at ``k`` are those of Pyserini's ``LuceneImpactSearcher`` with ``min_idf=-1``. Scores
-    are the dot products; Pyserini lowers equal scores by steps of 0.000001. Lucene adds 32-bit floats, which hold
-    integers up to 2**24 exactly. Close a searcher, or use it in a ``with`` block. Several threads may search it.
+    A query is ``{term: impact}``, for BM25 text or ``{term: frequency}``; Anserini's English analyzer makes the terms
+    of a text. Hits, their order and the cut at ``k`` are those of Pyserini's ``LuceneImpactSearcher`` with
+    ``min_idf=-1``, or ``LuceneSearcher``. Scores are the dot products; Pyserini lowers equal scores by steps of
+    0.000001, and rounds those of BM25 to four decimals. Lucene adds 32-bit floats, which hold integers up to 2**24
+    exactly. Close a searcher, or use it in a ``with`` block. Several threads may search it.
     """
 
     def __init__(
-        self, index: str | Path, *parameters: float, similarity: str = IMPACT_SIMILARITY, check: bool = False
+        self,
+        index: str | Path,
+        scoring: str = "impact",
+        *,
+        k1: float | None = None,
+        b: float | None = None,
+        check: bool = False,
     ) -> None:
-        """``similarity``: class of Lucene that scores, and the ``parameters`` of its constructor.
+        """``scoring``: that of the note of the index; any other than ``impact`` is BM25.
 
-        With ``check``, raise if a file of the index differs from its checksum.
+        ``k1`` and ``b`` are parameters of BM25 (default: Anserini's). With ``check``, raise if a file of the index
+        differs from its checksum.
         """
-        self._index = Path(index)
+        self._index, self._text = Path(index), scoring != "impact"
+        if not self._text and (k1, b) != (None, None):
+            raise LearnedSparseError(f"{index}: scored by dot products; k1 and b are parameters of BM25")
+        parameters = (BM25_K1 if k1 is None else k1, BM25_B if b is None else b) if self._text else ()
+        if parameters and not (0 <= parameters[0] < math.inf and 0 <= parameters[1] <= 1):
+            raise LearnedSparseError("--k1 takes 0 or more, --b a number from 0 to 1")
         self._reader = open_reader(self._index, check=check)
         self.documents = int(self._reader.numDocs())
         from jnius import JavaException, autoclass
 
         self._calls, self._java_exception = autoclass(LUCENE_CALLS), JavaException
         self._searcher = autoclass("org.apache.lucene.search.IndexSearcher")(self._reader)
-        self._searcher.setSimilarity(autoclass(similarity)(*parameters))
+        self._searcher.setSimilarity(autoclass(BM25_SIMILARITY if self._text else IMPACT_SIMILARITY)(*parameters))
 
-    def search(self, query: Impacts, k: int = 1000) -> Hits:
+    def search(self, query: str | Impacts, k: int = 1000) -> Hits:
         """The ``k`` best documents that have a term of ``query`` with an impact above 0."""
-        terms, impacts = _terms_and_impacts(query)
-        return self._hits(self._calls.searchImpacts, terms, impacts, k=k) if terms else []
+        if not 1 <= k <= MAX_INT:
+            raise LearnedSparseError(f"{k} hits: give 1 to {MAX_INT:,}")
+        if isinstance(query, str) and self._text:
+            lines = self._call(self._calls.searchText, _english()[1], query, k)
+        elif impacts := positive_impacts(query, MAX_INT):
+            lines = self._call(self._calls.searchImpacts, list(impacts), list(map(float, impacts.values())), k)
+        else:
+            return []
+        fields = lines.split("\n")
+        return list(zip(fields[1::2], map(float, fields[:-1:2]), strict=True))
 
     def search_batch(self, queries: Mapping[str, Any], k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """``{query id: hits}`` in the order of ``queries``. The first error stops all threads."""
@@ -79,7 +102,8 @@ class ImpactSearcher:
 
     def score(self, query: Impacts, document_id: str) -> float:
         """The score of one document for weighted terms; 0 if it has none of them or is not in the index."""
-        return float(self._call(self._calls.score, *_terms_and_impacts(query), document_id))
+        impacts = positive_impacts(query, MAX_INT)
+        return float(self._call(self._calls.score, list(impacts), list(map(float, impacts.values())), document_id))
 
     def postings(self, ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all its terms."""
@@ -98,11 +122,8 @@ class ImpactSearcher:
         """Close the files of the index."""
         self._reader.close()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
+        self._reader.close()
 
     def _call(self, call: Any, *arguments: Any) -> Any:
         """``call`` on the searcher, a static method: see ``LuceneCalls.java``."""
@@ -112,29 +133,6 @@ class ImpactSearcher:
             raise LearnedSparseError(
                 f"{self._index}: Lucene cannot search it: {error.classname}: {error.innermessage}"
             ) from error
-
-    def _hits(self, call: Any, *arguments: Any, k: int) -> Hits:
-        if not 1 <= k <= MAX_INT:
-            raise LearnedSparseError(f"{k} hits: give 1 to {MAX_INT:,}")
-        lines = self._call(call, *arguments, k).split("\n")
-        return list(zip(lines[1::2], map(float, lines[:-1:2]), strict=True))
-
-
-class Bm25Searcher(ImpactSearcher):
-    """Search an index of text or of term frequencies by BM25; a query is text, or ``{term: frequency}``.
-
-    Hits and their order are those of Pyserini's ``LuceneSearcher``, which rounds scores to four decimals. Anserini's
-    English analyzer makes the terms of a text.
-    """
-
-    def __init__(self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B, *, check: bool = False) -> None:
-        super().__init__(index, k1, b, similarity=BM25_SIMILARITY, check=check)
-
-    def search(self, query: str | Impacts, k: int = 1000) -> Hits:
-        """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
-        if isinstance(query, str):
-            return self._hits(self._calls.searchText, _english()[1], query, k=k)
-        return super().search(query, k)
 
 
 def english_tokens(text: str) -> list[tuple[str, int, int]]:
@@ -152,7 +150,7 @@ def search_impacts(index: Path, queries: Mapping[str, Impacts], k: int = 1000, *
 
 def search_bm25(index: Path, queries: Iterable[Query], k: int = 1000) -> dict[str, Hits]:
     """The ``k`` best documents of each query by BM25, in an index of plain text."""
-    with Bm25Searcher(index) as searcher:
+    with ImpactSearcher(index, "bm25-text") as searcher:
         return searcher.search_batch({query.id: query.text for query in queries}, k)
 
 
@@ -163,13 +161,6 @@ def _english() -> tuple[Any, Any]:
     from jnius import autoclass
 
     return autoclass(LUCENE_CALLS).tokens, english_analyzer()
-
-
-def _terms_and_impacts(query: Impacts) -> tuple[list[str], list[float]]:
-    """Terms and impacts of a query; a term of impact 0 matches nothing."""
-    check_query(query, MAX_INT)
-    positive = {term: float(impact) for term, impact in query.items() if impact}
-    return list(positive), list(positive.values())
 
 
 def read_contents(index: Path) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Queries to hits: query encoders, searchers (Lucene; vectors in memory), documents ranked by their segments.
 
-Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
-``exact_searcher``; ``engines`` has PISA and Seismic as backends, ``pyterrier`` transformers. The command is
-``python -m learned_sparse.search``.
+Read ``query_encoder`` first (texts to impacts), then the command, ``python -m learned_sparse.search``, and
+``exact_searcher``; ``engines`` has PISA and Seismic as backends, ``maxp`` ranks documents by their segments, and
+``pyterrier`` has transformers.
 """
 
-__all__ = ["engines", "exact_searcher", "pyterrier", "query_encoder", "searching"]
+__all__ = ["engines", "exact_searcher", "maxp", "pyterrier", "query_encoder"]
 """Public modules."""

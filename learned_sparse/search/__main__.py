@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +19,14 @@ from learned_sparse.core.settings import CommandParser, add_set_option, parse_ch
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.search.query_encoder import QueryEncoder
-from learned_sparse.search.searching import (
-    BACKENDS,
-    CHUNK_SIZE,
-    Hits,
-    MaxP,
-    add_bm25_options,
-    bm25_parameters,
-    open_searcher,
-    search_all,
-)
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection
     from learned_sparse.search.engines import VectorSearcher
+    from learned_sparse.search.maxp import BatchSearch, Hits, MaxP
 
+CHUNK_SIZE = 256
+"""Queries searched before their hits are written, so that the hits of a large run are never all in memory."""
 _log = logging.getLogger(__name__)
 
 EPILOG = """\
@@ -56,9 +50,7 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
-    options = parser().parse_args(argv)
-    _check(options)
-    bm25 = bm25_parameters(options)
+    options = parse_arguments(argv)
     collection = None  # read only if it is needed
     if options.collection or not (options.index or options.vectors):
         from learned_sparse.collections.collection import load_collection
@@ -67,16 +59,25 @@ def main(argv: list[str] | None = None) -> int:
     path, note, vectors = _target(options, collection.name if collection else "")
     texts, output, remove_query = _texts(options, collection, path)
     queries = _encoded_queries(options, path, note) if options.query_vectors else _encode(texts, path, note, options)
-    maxp = None if options.rank_segments else MaxP.from_note(note)
-    if options.max_passage:
-        maxp = MaxP(options.max_passage, max_segments=1, total=options.hits)  # among the first hits only
-    how: dict[str, Any] = {"heap": options.heap, "check": not options.no_check, "bm25": bm25}
-    with open_searcher(path, note.scoring, vectors=vectors, **how) as searcher:
-        how = {"threads": options.threads, "chunk_size": options.batch_size, "maxp": maxp}
+    maxp = None
+    if options.max_passage or (note.manifests and note.manifests[0].options.get("segment_length")):
+        from learned_sparse.search.maxp import MaxP
+
+        maxp = None if options.rank_segments else MaxP.from_note(note)
+        if options.max_passage:
+            maxp = MaxP(options.max_passage, max_segments=1, total=options.hits)  # among the first hits only
+    opened: Any = contextlib.nullcontext(vectors)
+    if vectors is None:
+        from learned_sparse.lucene.jvm import start_jvm
+        from learned_sparse.lucene.searchers import ImpactSearcher
+
+        start_jvm(heap=options.heap)
+        opened = ImpactSearcher(path, note.scoring, k1=options.k1, b=options.b, check=not options.no_check)
+    with opened as searcher:
+        how: dict[str, Any] = {"threads": options.threads, "chunk_size": options.batch_size, "maxp": maxp}
         results = search_all(searcher.search_batch, queries, options.hits, **how, remove_query=remove_query)
-        without_hits: list[str] = []
-        shown = progress_bar(_observed(results, without_hits), "searching", "queries", len(queries))
-        write_run(output, shown, output_format=options.output_format)
+        shown = progress_bar(results, "searching", "queries", len(queries))
+        without_hits = write_run(output, shown, output_format=options.output_format)
     empty = sum(not text.strip() for text in texts.values())
     without_text = f" ({empty:,} without text)" if empty else ""
     print(f"{output}: {counted(len(queries), 'query')}{without_text}, {len(without_hits):,} without a hit")
@@ -92,8 +93,8 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def parser() -> CommandParser:
-    """The options of the command."""
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Options given on the command line (``sys.argv`` for None); raise for options that belong to another option."""
     parser = CommandParser(prog="python -m learned_sparse.search", description=__doc__, epilog=EPILOG)
     where = parser.add_argument_group("index and encoder")
     target, kind = where.add_mutually_exclusive_group().add_argument, where.add_mutually_exclusive_group().add_argument
@@ -105,7 +106,8 @@ def parser() -> CommandParser:
     kind("--model", metavar="NAME", help="model whose index of --collection is in the home folder")
     kind("--bm25", action="store_true", help="search the index of plain text of --collection")
     add = where.add_argument
-    add("--backend", choices=BACKENDS, default="lucene", help="searcher (default %(default)s)")
+    backends = ["lucene", "exact", "pisa", "seismic"]
+    add("--backend", choices=backends, default="lucene", help="searcher (default %(default)s)")
     add("--checkpoint", metavar="DIR", help="encoder of the queries (default: the one recorded in the index)")
     add("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
@@ -137,7 +139,8 @@ def parser() -> CommandParser:
         "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
         help="queries encoded, and searched before their hits are written, at a time (default %(default)s)",
     )  # fmt: skip
-    add_bm25_options(how)
+    how("--k1", type=float, metavar="X", help="BM25's k1 (default 0.9, Pyserini's)")
+    how("--b", type=float, metavar="X", help="BM25's b, from 0 to 1 (default 0.4, Pyserini's)")
     how("--remove-query", action="store_true", help="drop hits with the id of their query (some collections record it)")
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how(
@@ -145,11 +148,7 @@ def parser() -> CommandParser:
         help="in an index of another tool, whose ids are DOCUMENT#SEGMENT: rank documents by their best segment among "
         "--hits segments",
     )  # fmt: skip
-    return parser
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raise for options that belong to another option."""
+    options = parser.parse_args(argv)
     lucene, encoded, factor = options.backend == "lucene", options.query_vectors, options.quantization_factor
     encoding = [name for name in ("checkpoint", "device", "set", "bm25") if getattr(options, name)]
     encoding += ["alpha"] * (options.alpha is not None)
@@ -163,6 +162,10 @@ def _check(options: argparse.Namespace) -> None:
             not (options.index or options.model or options.bm25 or options.vectors),
             "no index is named: give --index DIR, --model NAME or --bm25",
         ),
+        (
+            not lucene and (options.k1, options.b) != (None, None),
+            f"--backend {options.backend}: scored by dot products; k1 and b are parameters of BM25",
+        ),
         ((options.topics or encoded) and not options.output, "--topics and --query-vectors need --output RUN"),
         (encoded and encoding, f"--{next(iter(encoding), None)}: --query-vectors are encoded queries already"),
         (factor is not None and not encoded, "--quantization-factor is for --query-vectors; an encoder has its own"),
@@ -171,6 +174,7 @@ def _check(options: argparse.Namespace) -> None:
             "give --topics FILE or --collection NAME --split SPLIT, not both",
         ),
     )
+    return options
 
 
 def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, VectorSearcher | None]:
@@ -246,19 +250,39 @@ def _encoded_queries(options: argparse.Namespace, path: Path, note: IndexNote) -
     return queries
 
 
-def _observed(results: Iterable[tuple[str, Hits]], without_hits: list[str]) -> Iterator[tuple[str, Hits]]:
-    """``results``, with a warning about inexact scores; adds the ids of queries without hits to ``without_hits``."""
-    warned = False
-    for name, hits in results:
-        if not hits:
-            without_hits.append(name)
-        elif isinstance(hits[0][1], float) and hits[0][1] > EXACT_FLOATS and not warned:
-            warned = True
-            _log.warning(
-                "query %s: scores above %s are rounded to 32-bit floats, so that close documents may change places; "
-                "quantise with a smaller factor, or search with --backend exact", name, f"{EXACT_FLOATS:,}",
-            )  # fmt: skip
-        yield name, hits
+def search_all(
+    search: BatchSearch,
+    queries: Mapping[str, Any],
+    k: int,
+    *,
+    threads: int = 1,
+    chunk_size: int = CHUNK_SIZE,
+    maxp: MaxP | None = None,
+    remove_query: bool = False,
+) -> Iterator[tuple[str, Hits]]:
+    """``(query id, hits)`` of all queries, in their order, with a warning about inexact scores.
+
+    ``k`` counts documents where ``maxp`` is given. ``remove_query`` drops a hit that has the id of its query; as in
+    Pyserini, such a query then has one hit less, unless ``maxp`` is given.
+    """
+    names, warned = list(queries), False
+    for start in range(0, len(names), chunk_size):
+        chunk = {name: queries[name] for name in names[start : start + chunk_size]}
+        if maxp is None:
+            hits_by_query = search(chunk, k, threads)
+        else:
+            hits_by_query = maxp.search(search, chunk, k + remove_query, threads)
+        for name in chunk:
+            hits = hits_by_query[name]
+            if hits and isinstance(hits[0][1], float) and hits[0][1] > EXACT_FLOATS and not warned:
+                warned = True
+                _log.warning(
+                    "query %s: scores above %s are rounded to 32-bit floats, so that close documents may change "
+                    "places; quantise with a smaller factor, or search with --backend exact",
+                    name,
+                    f"{EXACT_FLOATS:,}",
+                )
+            yield name, [hit for hit in hits if hit[0] != name][:k] if remove_query else hits
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core.errors import LearnedSparseError, check_query
+from learned_sparse.core.errors import LearnedSparseError, positive_impacts
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import RESERVED
 
@@ -83,7 +83,7 @@ class ExactSearcher:
 
     def scores(self, query: Mapping[str, int]) -> Scores:
         """Score of every document, by ascending id: int32 if every possible score fits, else int64."""
-        check_query(query)
+        query = positive_impacts(query)
         bound = sum(map(int, query.values())) * self._largest
         if bound > np.iinfo(np.int64).max:
             raise LearnedSparseError("scores would exceed 64 bits; quantise with a smaller factor")

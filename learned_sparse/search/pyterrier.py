@@ -14,7 +14,7 @@ from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lazy import import_extra
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import without_mark
+from learned_sparse.core.records import EXPANDED
 from learned_sparse.search.query_encoder import QueryEncoder
 
 DataFrame = Any
@@ -49,7 +49,7 @@ def document_transformer(encoder: Encoder | str | Path, quantizer: Quantizer | N
         raise LearnedSparseError("this model stores no quantiser for documents; give one, such as Quantizer(100)")
 
     def transform(documents: DataFrame) -> DataFrame:
-        weights = encode_texts(documents_of, [without_mark(text) for text in documents["text"].tolist()])
+        weights = encode_texts(documents_of, [text.replace(EXPANDED, " ") for text in documents["text"].tolist()])
         impacts, _ = chosen.quantize(weights, documents["docno"].tolist())
         return documents.assign(toks=[impacts.row(row) for row in range(len(impacts))])
 

@@ -17,7 +17,7 @@ from learned_sparse.core.encoder import (
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, is_name, read_record
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import without_mark
+from learned_sparse.core.records import EXPANDED
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 
@@ -53,10 +53,11 @@ class QueryEncoder:
         if isinstance(encoder, str | Path):
             if load is None and "hybrid" in options:
                 from learned_sparse.encode.hybrid import load_encoder as load
-            encoder = (load or load_encoder)(str(encoder), "query", **options)
+            self.encoder = (load or load_encoder)(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
-        self.encoder = as_encoder(encoder)
+        else:
+            self.encoder = as_encoder(encoder)
         self.quantizer = quantizer or query_quantizer(self.encoder)
 
     @classmethod
@@ -99,7 +100,23 @@ class QueryEncoder:
             raise LearnedSparseError(
                 f"{index}: cannot load its encoder from {source}; name another checkpoint with --checkpoint: {error}"
             ) from error
-        _check_same(query_encoder.encoder, manifest, index, changes)
+        if manifest.query_encoder is None:
+            return query_encoder
+        encoder, recorded = query_encoder.encoder, dict(manifest.query_encoder)
+        for key, value in changes.items():
+            if key not in encoder.query_only_settings and recorded.get("settings", {}).get(key) != value:
+                free = ", ".join(sorted(encoder.query_only_settings)) or "none"
+                raise LearnedSparseError(
+                    f"{index}: documents depend on the setting {key!r} too: encode and index them again with "
+                    f"--set {key}={value}; settings that only queries depend on: {free}"
+                )
+        if changes:
+            recorded["settings"] = {**recorded.get("settings", {}), **changes}
+        if changed := differences(recorded, encoder.description):
+            raise LearnedSparseError(
+                f"{index}: this encoder does not match the index: {as_text(changed, 'in the index', 'in the encoder')};"
+                " name the checkpoint that encoded the documents with --checkpoint, or encode and index them again"
+            )
         return query_encoder
 
     def encode(self, text: str) -> dict[str, int]:
@@ -108,7 +125,7 @@ class QueryEncoder:
 
     def encode_batch(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """``{term: impact}`` of each text, in order."""
-        weights = encode_texts(self.encoder, [without_mark(text) for text in texts])
+        weights = encode_texts(self.encoder, [text.replace(EXPANDED, " ") for text in texts])
         impacts, _ = self.quantizer.quantize(weights, texts, "query")
         return [impacts.row(row) for row in range(len(impacts))]
 
@@ -151,28 +168,3 @@ def recorded_options(recorded: Mapping[str, Any], changes: Mapping[str, Any] = {
     settings = {**recorded.get("settings", {}), **changes} or None
     options = {key: recorded.get(key) for key in ("max_length", "dtype", "top_k", "hybrid")} | {"settings": settings}
     return {key: value for key, value in options.items() if value is not None}
-
-
-def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapping[str, Any]) -> None:
-    """Raise if ``encoder`` is not the query side recorded in ``manifest``, apart from ``changes`` of settings.
-
-    A changed setting must be one that only queries depend on (``Encoder.query_only_settings``).
-    """
-    if manifest.query_encoder is None:
-        return
-    recorded = manifest.query_encoder
-    for key, value in changes.items():
-        if key not in encoder.query_only_settings and recorded.get("settings", {}).get(key) != value:
-            free = ", ".join(sorted(encoder.query_only_settings)) or "none"
-            raise LearnedSparseError(
-                f"{index}: documents depend on the setting {key!r} too: encode and index them again with "
-                f"--set {key}={value}; settings that only queries depend on: {free}"
-            )
-    if changes:
-        recorded = {**recorded, "settings": {**recorded.get("settings", {}), **changes}}
-    if changed := differences(recorded, encoder.description):
-        fields = as_text(changed, "in the index", "in the encoder")
-        raise LearnedSparseError(
-            f"{index}: this encoder does not match the index: {fields}; "
-            "name the checkpoint that encoded the documents with --checkpoint, or encode and index them again"
-        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import math
+import itertools
+import json
 import statistics
 import subprocess
 import sys
@@ -15,16 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import torch
 
-from encoders.backbone.device import has_bf16
-from encoders.backbone.pretrained import load_tokenizer
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.benchmarks import engines
-from tests.benchmarks.run import ROOT, median_ratio, process
-from tests.benchmarks.shapes import BASE, PUBLISHED, SEED, SMALL, TINY, Shape
+from tests.benchmarks.shapes import BASE, MAX_LENGTH, PRECISIONS, PUBLISHED, SEED, SMALL, Shape, passages
 
 OURS = "learned_sparse "
 ST = "sentence-transformers "
@@ -39,91 +35,64 @@ FASTEST = (
     "onnxruntime fp32",
 )  # fmt: skip
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
-PEERS = ROOT / ".venv-peers"
+PEERS = Path(__file__).resolve().parents[2] / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
 QUALITY = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
 
 Vectors = dict[str, dict[str, int]]
-MIN_COSINE = 0.999
-"""Minimum cosine of every text for two float32 results to count as equal."""
 
 
 def run(toy: bool) -> dict[str, Any]:
     """An untrained model of 6 layers, splade-tiny, and an untrained model of BERT-base's size."""
-    tiny = [name for name in HERE + THERE if name != "pyserini"]
-    sizes: list[tuple[Shape, int, int, Sequence[str]]] = [
-        (SMALL, 128, 3, HERE + THERE), (PUBLISHED, 512, 3, tiny), (BASE, 48, 3, FASTEST),
+    sizes: list[tuple[Shape, int, int, Sequence[str], Sequence[str]]] = [
+        (SMALL, 128, 3, HERE + THERE, ()), (PUBLISHED, 512, 3, HERE[:-1] + THERE, QUALITY), (BASE, 48, 3, FASTEST, ()),
     ]  # fmt: skip
     if toy:
-        sizes = [(TINY, 8, 1, (f"{OURS}fp32", f"{ST}torch fp32", "pyserini"))]
-    results = {shape.name: measure(shape, number, rounds, names) for shape, number, rounds, names in sizes}
-    parts = {key: {name: result[key] for name, result in results.items()} for key in ("sizes", "ratios", "missing")}
-    versions = {name: found for result in results.values() for name, found in result["engines"].items()}
-    return {**parts, "rows": [row for result in results.values() for row in result["rows"]], "engines": versions}
+        sizes = [(PUBLISHED, 8, 1, (f"{OURS}fp32", f"{ST}torch fp32", "pyserini"), ())]
+    rows = [row for size in sizes for row in measure(*size)]
+    texts = {shape.name: number for shape, number, *_ in sizes}
+    return {"sizes": {"texts": texts, "max_length": MAX_LENGTH, "scale": engines.SCALE, "seed": SEED}, "rows": rows}
 
 
-def measure(shape: Shape, number: int, rounds: int, names: Sequence[str]) -> dict[str, Any]:
+def measure(
+    shape: Shape, number: int, rounds: int, names: Sequence[str], judged: Sequence[str]
+) -> list[dict[str, Any]]:
     """Encode ``number`` passages with a model of ``shape``, one engine after the other, each in its own process.
 
-    Together they would not fit into memory.
+    Together they would not fit into memory. ``judged``: engines whose quality is measured too.
     """
-    texts = shape.passages(number)
+    texts = passages(number)
+    names = [name for name in names if "bf16" in PRECISIONS or not name.endswith("bf16")]
+    rows: dict[str, dict[str, Any]] = {name: {"model": shape.name, "contender": name, "seconds": []} for name in names}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model = shape.save(folder / "model", texts[:16])
         corpus = write_corpus(folder / "corpus.jsonl", {f"d{n}": text for n, text in enumerate(texts)})
-        missing = {name: reason for name in names if (reason := unfit(name.rpartition(" ")[2]))}
-        ours = [name for name in names if name.startswith(OURS) and name not in missing]
-        others = [name for name in names if name not in missing and name not in ours]
-        seconds: dict[str, list[float]] = {name: [] for name in ours + others}
-        ndcg, versions = {}, {}
-        for name in [*ours, *others, *ours]:  # ours before and after the others, so that drift shows
-            quality = shape is PUBLISHED and name in QUALITY and name not in ndcg
+        for name in [*names, *(name for name in names if name.startswith(OURS))]:  # ours twice, so that drift shows
+            quality = name in judged and "ndcg" not in rows[name]
             pairs = [(corpus, folder / name), *(_pydoc(folder / f"{name} in pydoc") if quality else ())]
-            measured = encode(name, model, shape.max_length, rounds, pairs)
-            seconds[name] += measured["seconds"]
-            versions[name] = measured["versions"]
+            row, measured = rows[name], encode(name, model, rounds, pairs)
+            row["seconds"] += measured["seconds"]
+            row["documents_per_second"] = round(number / statistics.median(row["seconds"]), 2)
+            difference = largest_difference(read_vectors(folder / f"{OURS}fp32"), read_vectors(folder / name))
+            if (name.endswith("fp32") or name == "pyserini") and difference > 1:
+                raise RuntimeError(f"{name}: gives other vectors, so its speed is not comparable: {row}")
             if quality:
-                ndcg[name] = _ndcg(pairs[1][1], pairs[2][1])
-            print(f"{shape.name}, {name}: {number / statistics.median(seconds[name]):.1f} documents/s", flush=True)
-        vectors = {name: read_vectors(folder / name) for name in seconds}
-        tokens = load_tokenizer(model)(texts, truncation=True, max_length=shape.max_length)["input_ids"]
-    reference = vectors[f"{OURS}fp32"]
-    facts = {name: agreement(reference, compared) for name, compared in vectors.items()}
-    for name in facts:
-        if name.endswith("fp32") or name == "pyserini":
-            require_same(name, facts[name])
-    return {
-        "sizes": {
-            "seed": SEED, "rounds": rounds, "scale": engines.SCALE, "max_length": shape.max_length, "texts": number,
-            "tokens": round(statistics.fmean(map(len, tokens)), 1),
-            "terms": round(statistics.fmean(map(len, reference.values())), 1),
-            "sha256": hashlib.sha256("\n".join(texts).encode("utf-8")).hexdigest(),
-        },
-        "rows": [
-            {
-                "model": shape.name, "contender": name, "seconds": [round(elapsed, 4) for elapsed in seconds[name]],
-                "documents_per_second": round(number / statistics.median(seconds[name]), 2),
-                "agreement": facts[name],
-                **({"ndcg": ndcg[name]} if name in ndcg else {}),
-            }
-            for name in seconds
-        ],
-        "ratios": {
-            f"{mine}/{peer}": round(median_ratio(seconds[peer], seconds[mine]), 3)
-            for mine in ours for peer in others
-        },
-        "missing": missing,
-        "engines": {name: versions[name] for name in others},
-    }  # fmt: skip
+                row["ndcg"] = _ndcg(pairs[1][1], pairs[2][1])
+            print(f"{shape.name}, {name}: {row['documents_per_second']:.1f} documents/s", flush=True)
+            row["largest_difference"] = difference
+            row["versions"] = ", ".join(map(" ".join, measured["versions"].items()))
+    return list(rows.values())
 
 
-def encode(name: str, model: Path, length: int, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
+def encode(name: str, model: Path, rounds: int, pairs: Sequence[tuple[Path, Path]]) -> dict[str, Any]:
     """Seconds of the first corpus and versions, from an engine that writes each corpus to a folder."""
     python = _peers_python() if name in THERE else Path(sys.executable)
-    paths = [path for pair in pairs for path in pair]
-    return process([python, engines.__file__, name, model, length, rounds, *paths])
+    command = [python, engines.__file__, name, model, MAX_LENGTH, rounds, *itertools.chain(*pairs)]
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True, text=True)
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def _peers_python() -> Path:
@@ -161,11 +130,6 @@ def write_corpus(path: Path, texts: Mapping[str, str]) -> Path:
     return path
 
 
-def unfit(dtype: str) -> str | None:
-    """Reason why ``dtype`` is not measured on this machine; None if it is measured."""
-    return "no bf16 instructions" if dtype == "bf16" and not has_bf16(torch.device("cpu")) else None
-
-
 def read_vectors(folder: Path) -> Vectors:
     """``{id: {term: impact}}`` of the files below ``folder``, without the zeros that Pyserini writes."""
     files = sorted(file for file in folder.rglob("*.jsonl"))
@@ -173,34 +137,7 @@ def read_vectors(folder: Path) -> Vectors:
     return {line["id"]: {term: value for term, value in line["vector"].items() if value} for line in lines}
 
 
-def agreement(ours: Vectors, theirs: Vectors) -> dict[str, Any]:
-    """Cosines, largest difference of an impact, and share of equal impacts.
-
-    Different documents in the two files are an error.
-    """
-    if ours.keys() != theirs.keys():
-        raise RuntimeError(f"{len(ours)} documents against {len(theirs)}, or different ids: nothing to compare")
-    differences = [
-        abs(ours[name].get(term, 0) - theirs[name].get(term, 0))
-        for name in ours
-        for term in ours[name].keys() | theirs[name].keys()
-    ]
-    return {
-        "documents": len(ours),
-        "cosine_least": round(min(cosine(ours[name], theirs[name]) for name in ours), 6),
-        "largest_difference": max(differences, default=0),
-        "equal_impacts": round(differences.count(0) / max(len(differences), 1), 5),
-    }
-
-
-def require_same(name: str, facts: dict[str, Any]) -> None:
-    """Raise if float32 contenders differ by more than rounding."""
-    if facts["cosine_least"] < MIN_COSINE or facts["largest_difference"] > 1:
-        raise RuntimeError(f"{name}: gives other vectors, so its speed is not comparable: {facts}")
-
-
-def cosine(first: dict[str, int], second: dict[str, int]) -> float:
-    """Cosine of two vectors; 1 for two empty ones."""
-    product = sum(value * second.get(term, 0) for term, value in first.items())
-    lengths = math.hypot(*first.values()) * math.hypot(*second.values())
-    return product / lengths if lengths else float(not first and not second)
+def largest_difference(ours: Vectors, theirs: Vectors) -> int:
+    """Largest difference of an impact; different documents are an error."""
+    pairs = [(ours[name], theirs[name]) for name in ours.keys() | theirs.keys()]
+    return max(abs(one.get(term, 0) - other.get(term, 0)) for one, other in pairs for term in one.keys() | other.keys())

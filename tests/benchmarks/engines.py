@@ -15,8 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 SCALE = 256 / 5
 """Impact per unit of weight; Pyserini's is fixed, so all engines use it."""
@@ -25,6 +29,7 @@ BATCH = 32
 PYSERINI_BATCH = 64
 """Texts per batch, the default of ``pyserini.encode``; smaller batches are faster on a CPU."""
 THREADS = 2
+EXAMPLE = {name: torch.ones(2, 8, dtype=torch.long) for name in ("input_ids", "attention_mask")}
 PACKAGES = ("sentence-transformers", "transformers", "torch", "onnxruntime", "openvino", "nncf")
 
 Encode = Callable[[Sequence[str]], list[list[tuple[str, float]]]]
@@ -71,7 +76,6 @@ def load(engine: str, model: Path, length: int) -> Work:
 
 def _learned_sparse(dtype: str, model: Path, length: int) -> Work:
     """``write_vectors``, the work of ``python -m learned_sparse.encode`` without loading the model."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from learned_sparse.collections.documents import read_documents
     from learned_sparse.core.encoder import load_encoder
     from learned_sparse.core.quantize import Quantizer
@@ -84,7 +88,6 @@ def _learned_sparse(dtype: str, model: Path, length: int) -> Work:
 
 def _pyserini(model: Path, length: int) -> Work:
     """The loop of ``python -m pyserini.encode --encoder-class splade``."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
@@ -103,28 +106,22 @@ def _pyserini(model: Path, length: int) -> Work:
 
 
 def _sentence_transformers(backend: str, precision: str, model: Path, length: int) -> Encode:
-    import torch
     from sentence_transformers import SparseEncoder, export_dynamic_quantized_onnx_model
 
-    chosen: Any = backend
-    options: dict[str, Any] = {}
-    if backend == "torch":
-        options = {"dtype": {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
-    elif backend == "onnx":
-        options = {"export": True, "provider": "CPUExecutionProvider"}
-    else:
-        hints = {
-            "INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[precision],
-            "INFERENCE_NUM_THREADS": THREADS,
-        }
-        options = {"export": True, "ov_config": hints}
-    encoder: Any = SparseEncoder(str(model), device="cpu", backend=chosen, model_kwargs=options)
+    hints = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32", "INFERENCE_NUM_THREADS": THREADS}
+    forms: dict[str, dict[str, Any]] = {
+        "torch": {"dtype": torch.bfloat16 if precision == "bf16" else torch.float32},
+        "onnx": {"export": True, "provider": "CPUExecutionProvider"},
+        "openvino": {"export": True, "ov_config": hints},
+    }
+    make: Any = partial(SparseEncoder, device="cpu", backend=backend)  # type: ignore[arg-type]
+    encoder = make(str(model), model_kwargs=forms[backend])
     if (backend, precision) == ("onnx", "int8"):
         folder = tempfile.mkdtemp()
         encoder.save_pretrained(folder)
         export_dynamic_quantized_onnx_model(encoder, "avx512_vnni", folder)
         options = {"file_name": "onnx/model_qint8_avx512_vnni.onnx", "provider": "CPUExecutionProvider"}
-        encoder = SparseEncoder(folder, device="cpu", backend=chosen, model_kwargs=options)
+        encoder = make(folder, model_kwargs=options)
     encoder.max_seq_length = length
 
     def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
@@ -137,16 +134,14 @@ def _sentence_transformers(backend: str, precision: str, model: Path, length: in
 def _openvino(precision: str, model: Path, length: int) -> Encode:
     import openvino
 
-    graph = openvino.convert_model(_pooled(model), example_input=_example())
+    graph = openvino.convert_model(_pooled(model), example_input=EXAMPLE)
     graph.reshape({0: [-1, -1], 1: [-1, -1]})
     if precision == "int8":
         import nncf
 
-        texts = [
-            path.read_text("utf-8", "replace")[:400]
-            for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:128]
-        ]
-        batches = [encoded for _, encoded in _batches(texts, _tokenizer(model), length, 8)]
+        files = sorted(Path(json.__file__).parents[1].glob("*.py"))[:128]
+        texts = [path.read_text("utf-8", "replace")[:400] for path in files]
+        batches = [encoded for _, encoded in _batches(texts, AutoTokenizer.from_pretrained(model), length, 8)]
         graph = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=16)
     hint = "bf16" if precision == "bf16" else "f32"
     options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
@@ -156,12 +151,11 @@ def _openvino(precision: str, model: Path, length: int) -> Encode:
 
 def _onnxruntime(precision: str, model: Path, length: int) -> Encode:
     import onnxruntime
-    import torch
 
     path = Path(tempfile.mkdtemp()) / "model.onnx"
-    names, axes = ["input_ids", "attention_mask"], {0: "texts", 1: "tokens"}
+    names, axes = list(EXAMPLE), {0: "texts", 1: "tokens"}
     torch.onnx.export(
-        _pooled(model), tuple(_example().values()), str(path), input_names=names, output_names=["weights"],
+        _pooled(model), tuple(EXAMPLE.values()), str(path), input_names=names, output_names=["weights"],
         opset_version=17, dynamic_axes={names[0]: axes, names[1]: axes, "weights": {0: "texts"}}, dynamo=False,
     )  # fmt: skip
     if precision == "int8":
@@ -177,8 +171,6 @@ def _onnxruntime(precision: str, model: Path, length: int) -> Encode:
 
 def _pooled(model: Path) -> Any:
     """The masked-LM with SPLADE's max pooling as one module."""
-    import torch
-    from transformers import AutoModelForMaskedLM
 
     class Pooled(torch.nn.Module):
         def __init__(self) -> None:
@@ -192,18 +184,6 @@ def _pooled(model: Path) -> Any:
     return Pooled()
 
 
-def _example() -> dict[str, Any]:
-    import torch
-
-    return {name: torch.ones(2, 8, dtype=torch.long) for name in ("input_ids", "attention_mask")}
-
-
-def _tokenizer(model: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(model)
-
-
 def _batches(
     texts: Sequence[str], tokenizer: Any, length: int, size: int
 ) -> Iterator[tuple[list[int], dict[str, Any]]]:
@@ -213,11 +193,11 @@ def _batches(
         numbers = order[start : start + size]
         chosen = [texts[number] for number in numbers]
         encoded = tokenizer(chosen, padding=True, truncation=True, max_length=length, return_tensors="np")
-        yield numbers, {name: encoded[name].astype("int64") for name in ("input_ids", "attention_mask")}
+        yield numbers, {name: encoded[name].astype("int64") for name in EXAMPLE}
 
 
 def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> Encode:
-    tokenizer = _tokenizer(model)
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
     terms = {number: term for term, number in tokenizer.get_vocab().items()}
 
     def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
@@ -225,14 +205,13 @@ def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> En
         for numbers, inputs in _batches(texts, tokenizer, length, BATCH):
             for weights, number in zip(run(inputs), numbers, strict=True):
                 (active,) = weights.nonzero()
-                vectors[number] = [
-                    (terms[term], weight)
-                    for term, weight in zip(active.tolist(), weights[active].tolist(), strict=True)
-                ]
+                pairs = zip(active.tolist(), weights[active].tolist(), strict=True)
+                vectors[number] = [(terms[term], weight) for term, weight in pairs]
         return vectors
 
     return encode
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     print(json.dumps(measure(*sys.argv[1:])))

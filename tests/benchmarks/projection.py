@@ -7,7 +7,6 @@ an assumption below, named in the output. Nothing here was measured on a GPU.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from encoders.encoding.model import new_model
 from encoders.training.recipe import Recipe, Stage, load_recipe
+from eval.tables import Column, format_table
 from learned_sparse.core.encoder import Side
 from tests.benchmarks.shapes import random_bert
 
@@ -24,8 +24,8 @@ UHD-BERT's as ``eval.reproduce`` projects them (one bucket), the others of publi
 TOKENS: dict[Side, int] = {"query": 10, "document": 77}
 """Mean word pieces of a text of MS MARCO passage, [CLS] and [SEP] included."""
 PASSAGES = {"MS MARCO": 8_841_823, "MS MARCO v2": 138_364_198}
-TERAFLOPS, SHARE, GPUS = 312.0, 0.35, (1, 8)
-"""bf16 peak of an A100, the share of it that is reached, and numbers of GPUs: 0.34 to 0.41 on CPUs with fast bf16."""
+TERAFLOPS, SHARE = 312.0, 0.35
+"""bf16 peak of an A100, and the share of it that is reached: 0.34 to 0.41 on CPUs with fast bf16."""
 ONE_STATE = 16
 """Bytes of a parameter in training: fp32 weight, gradient, and Adam's two moments."""
 JSON_BYTES, INDEX_BYTES = 14.0, 2.3
@@ -35,46 +35,39 @@ ONE_DNN = {torch.ops.mkldnn._linear_pointwise: lambda rows, weight, *_, **__: 2 
 """Operations of the head's product on a CPU with AVX-512, which torch does not count."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """Operations of one text of each side, kept activations of a document (bytes in bf16), parameters."""
-
-    operations: dict[Side, float]
-    activations: float
-    parameters: int
-
-
 def main() -> None:
     """Print the table."""
-    rate = TERAFLOPS * SHARE * 1e12
-    heads = [f"training, {count} GPU" for count in GPUS]
-    heads += [f"encode {name}, {count} GPU" for name in PASSAGES for count in GPUS]
     sizes = [f"{name}: vectors / index" for name in PASSAGES]
-    print(f"| | {' | '.join(heads)} | memory | {' | '.join(sizes)} |\n|---|{'--:|' * (len(heads + sizes) + 1)}")
+    columns = ["", "training", *(f"encode {name}" for name in PASSAGES), "memory", *sizes]
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         random_bert(Path(folder))
         for name, terms in RECIPES.items():
             recipe = load_recipe(name)
-            costs = counted(recipe, Path(folder))
-            training = sum(step_operations(recipe, stage, costs) * stage.steps for stage in recipe.stages)
-            encoding = [passages * costs.operations["document"] for passages in PASSAGES.values()]
-            cells = [hours(total / rate / count) for total in (training, *encoding) for count in GPUS]
-            cells.append(f"{memory(recipe, costs) / 1e9:.0f} GB")
+            operations, state, activations = counted(recipe, Path(folder))
+            training = sum(step_operations(recipe, stage, operations) * stage.steps for stage in recipe.stages)
+            # of the largest forward pass of one process
+            documents = max((of.micro_batch_size or of.batch_size) * documents_of(recipe, of) for of in recipe.stages)
+            row = [name, *map(hours, (training, *(texts * operations["document"] for texts in PASSAGES.values())))]
+            row.append(f"{(state + documents * activations) / 1e9:.0f} GB")
             for passages in PASSAGES.values():
                 vectors, index = (passages * terms * size / 1e9 for size in (JSON_BYTES, INDEX_BYTES))
-                cells.append(f"{vectors:.0f} / {index:.1f} GB")
-            print(f"| {name} | {' | '.join(cells)} |")
+                row.append(f"{vectors:.0f} / {index:.1f} GB")
+            rows.append(row)
+    print(format_table([Column(name, right=True) if name else name for name in columns], rows, markdown=True))
     assumed = f"{TOKENS['document']} word pieces a passage, {TOKENS['query']} a query"
     print(
-        f"\nOn paper; nothing here was measured on a GPU. Assumed: {TERAFLOPS:g} TFLOP/s a GPU in bf16, "
+        f"\nOn paper, for one GPU; nothing here was measured on a GPU. Assumed: {TERAFLOPS:g} TFLOP/s in bf16, "
         f"{SHARE:.0%} of it reached, {assumed}, {INDEX_BYTES} bytes a posting in the index. Terms a document: "
         f"{', '.join(f'{name} {terms}' for name, terms in RECIPES.items())}. Memory: of one training process. Reading, "
         "tokenizing, validation and evaluation come on top. Written by `python -m tests.benchmarks.projection`."
     )
 
 
-def counted(recipe: Recipe, backbone: Path) -> Costs:
-    """Operations of a forward pass and activations for its backward pass, of one text of each side."""
+def counted(recipe: Recipe, backbone: Path) -> tuple[dict[Side, float], int, float]:
+    """Operations of a forward pass of one text of each side; bytes of the weights, gradients and moments of training;
+    bytes that a document keeps for its backward pass, in bf16.
+    """
     model = new_model(recipe.architecture, recipe.settings, str(backbone))
     operations: dict[Side, float] = {}
     kept: dict[int, int] = {}
@@ -89,19 +82,22 @@ def counted(recipe: Recipe, backbone: Path) -> Costs:
         with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=ONE_DNN) as counter:
             weigher(ids, torch.ones_like(ids))
         operations[side] = float(counter.get_total_flops())
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.weighers.parameters()}
+    parameters = list(model.weighers.parameters())
+    weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         weigher(ids, torch.ones_like(ids))
     activations = sum(size for address, size in kept.items() if address not in weights) / 2
-    return Costs(
-        operations=operations, activations=activations, parameters=sum(p.numel() for p in model.weighers.parameters())
-    )
+    return operations, sum(parameter.numel() for parameter in parameters) * ONE_STATE, activations
 
 
-def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
+def documents_of(recipe: Recipe, stage: Stage) -> int:
+    """The positive and the hard negatives of a query."""
+    return 1 + (stage.negatives or recipe.negatives).per_query
+
+
+def step_operations(recipe: Recipe, stage: Stage, operations: dict[Side, float]) -> float:
     """Operations of one step: forward and twice as many backward, for queries, positives and hard negatives."""
-    documents = 1 + (stage.negatives or recipe.negatives).per_query
-    example = costs.operations["query"] + documents * costs.operations["document"]
+    example = operations["query"] + documents_of(recipe, stage) * operations["document"]
     passes = 3.0 + recipe.gradient_checkpointing
     if (cotraining := stage.options.cotraining) is not None:
         # forward for all by both components, then two selections of the share
@@ -109,17 +105,9 @@ def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
     return stage.batch_size * example * passes
 
 
-def memory(recipe: Recipe, costs: Costs) -> float:
-    """Bytes of weights, gradients, moments, and activations of the largest forward pass of one process."""
-    documents = max(
-        (stage.micro_batch_size or stage.batch_size) * (1 + (stage.negatives or recipe.negatives).per_query)
-        for stage in recipe.stages
-    )
-    return costs.parameters * ONE_STATE + documents * costs.activations
-
-
-def hours(seconds: float) -> str:
-    """Hours, or minutes below one hour."""
+def hours(operations: float) -> str:
+    """Hours on one GPU, or minutes below one hour."""
+    seconds = operations / (TERAFLOPS * SHARE * 1e12)
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
 
 

@@ -2,48 +2,53 @@
 
 Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch
 as it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with equally many
-trials for each. The best contender of each group on dev is trained with more seeds; with ``--longer``, ours distilled
-is also trained for longer, on the same queries and on all training queries. The test splits are searched with these
-models only. Collections are whole. ``python -m tests.benchmarks.report`` writes the table. All takes hours; what is in
-WORK is not made again.
+trials for each. The best contender of each group on dev is trained with more seeds; ours distilled is also trained for
+longer, on the same queries and on all training queries. The test splits are searched with these models only.
+Collections are whole. ``python -m tests.benchmarks.report`` writes the table. All takes hours; what is in WORK is not
+made again.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
+import itertools
+import math
 import os
 import random
 import shutil
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 import yaml
+from datasets import Dataset
+from sentence_transformers import SparseEncoder
+from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
 from encoders.backbone.device import training_precision
+from encoders.training.data.batches import examples_in_order
+from encoders.training.recipe import Recipe, Stage, load_recipe
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import read_run
-from learned_sparse.core.errors import LearnedSparseError, run_main
-from learned_sparse.core.files import atomic_write, read_json, write_json
-from learned_sparse.core.settings import positive
-from tests.benchmarks.run import environment, installed
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import atomic_write, new_folder, read_json, write_json
+from learned_sparse.ray import command_of
+from tests.benchmarks.run import child, environment, versions
 
 TRAINED = ("msmarco-mini", "squad-sent")
 TESTS = (("msmarco-mini", "test"), ("squad-sent", "test"), ("scifact", "test"), ("vaswani", "test"))
 MEASURE, SEEDS, RATES = "nDCG@10", (0, 1, 2), (1e-4, 2e-4)
 """Learning rates of the dev trials of each contender."""
 BATCH, NEGATIVES = 16, 2
-QUERIES, TOY_QUERIES, TOY_DOCUMENTS = 4000, 40, 300
+MINUTES, LONGER = 8.0, 4
+"""Of a training, and how many times as long ours distilled is trained besides."""
+QUERIES = 4000
 """Training queries of each collection, drawn once."""
 CANDIDATES, DEPTH = 4, 50
 """Hard negatives that the teacher scores, of each of two searchers, drawn from their first DEPTH hits."""
@@ -54,9 +59,8 @@ PRECISION = training_precision("auto", torch.device("cpu"))
 """Of all trainings: bf16 where this machine computes it."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
 """glibc keeps freed memory: a step of sentence-transformers takes 3 seconds instead of 7, ours the same."""
-PACKAGES = ("torch", "transformers", "sentence-transformers")
-Tests = dict[str, dict[str, float]]
-"""The measure of each test query, by collection and split."""
+Scores = dict[str, dict[str, float]]
+"""The measure of each query, by collection and split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,36 +128,51 @@ def recipe(contender: str, data: list[dict[str, Any]], rate: float, steps: int, 
     }  # fmt: skip
 
 
-_locks: dict[str, threading.Lock] = {}
-
-
 def main(argv: list[str] | None = None) -> int:
     """Make everything that is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.quality", description=main.__doc__)
     parser.add_argument("work", type=Path, help="folder of all steps, kept between calls")
     parser.add_argument("--data", type=Path, required=True, help="folder with the collections in BEIR's layout")
-    parser.add_argument("--minutes", type=float, default=8.0, help="training of each model on one core (default 8)")
-    parser.add_argument("--longer", type=float, default=0, help="train distilled also for so many times the minutes")
-    parser.add_argument("--jobs", type=positive, default=2, help="commands at a time, of one thread each (default 2)")
-    parser.add_argument("--toy", action="store_true", help="a few steps and documents, to try the script")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="training of each model on one core (default 8)")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "quality.json")
     options = parser.parse_args(argv)
-    work = Work(options.work.resolve(), options.data.resolve(), options.minutes, options.toy)
-    write_json(options.output, result(work, options.longer, options.jobs))
+    os.environ.update(MEMORY, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+    folder, data = options.work.resolve(), options.data.resolve()
+    drawn = Work(folder / "drawn", folder / "data", options.minutes)
+    for name, _ in TESTS:
+        made(drawn.data / name, partial(draw_queries, data / name))
+    write_json(options.output, result(drawn, Work(folder / "whole", data, options.minutes, drawn)))
     print(f"{options.output}: written")
     return 0
 
 
-def locked(path: Path) -> threading.Lock:
-    """The lock of a file or folder that several jobs may need."""
-    return _locks.setdefault(str(path), threading.Lock())
+def command(module: str, *arguments: object) -> float:
+    """Run ``python -m module`` in a process of its own; CPU seconds."""
+    return float(child(_run, module=module, arguments=list(map(str, arguments)))["cpu_seconds"])
+
+
+def _run(module: str, arguments: list[str]) -> dict[str, Any]:
+    if command_of(module)(arguments):
+        raise RuntimeError(f"{module} {' '.join(arguments)}: failed")
+    return {}
+
+
+def draw_queries(source: Path, folder: Path) -> None:
+    """A copy of a collection with fewer training queries."""
+    with new_folder(folder) as temporary:
+        shutil.copytree(source, temporary, dirs_exist_ok=True)
+        path = temporary / "qrels" / "train.tsv"
+        if path.is_file():
+            header, *lines = path.read_text("utf-8").splitlines(keepends=True)
+            queries = sorted({line.split("\t")[0] for line in lines})
+            chosen = set(random.Random(0).sample(queries, min(QUERIES, len(queries))))
+            path.write_text("".join([header, *(line for line in lines if line.split("\t")[0] in chosen)]), "utf-8")
 
 
 def made(path: Path, make: Callable[[Path], object]) -> Path:
-    """``path``, which ``make`` writes whole if it is not there; other threads that need it wait."""
-    with locked(path):
-        if not path.exists():
-            make(path)
+    """``path``, which ``make`` writes whole if it is not there."""
+    if not path.exists():
+        make(path)
     return path
 
 
@@ -165,102 +184,54 @@ def save(path: Path, lines: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """The folder of a comparison with one number of training queries; every method makes a thing, or finds it there."""
+    """The folder of a comparison on the collections in ``data``; every method makes a thing, or finds it there."""
 
     folder: Path
     data: Path
     minutes: float
-    toy: bool
-    queries: int | None = QUERIES
-    """Training queries of each collection; None: all."""
-
-    @property
-    def own(self) -> Path:
-        """The folder of what depends on the training queries."""
-        return self.folder / (f"{self.queries}-queries" if self.queries else "all-queries")
+    drawn: Work | None = None
+    """The work with the drawn queries, whose teacher, student and start weights others share."""
 
     @property
     def base(self) -> Work:
-        """The work whose teacher, student and start weights all share."""
-        return dataclasses.replace(self, queries=QUERIES)
+        """The work that has teacher, student and start weights."""
+        return self.drawn or self
 
-    def command(self, *arguments: object) -> float:
-        """Run ``python -m`` with ``arguments`` on one thread; CPU seconds."""
-        environment = {**os.environ, **MEMORY, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        words, log = [sys.executable, "-m", *map(str, arguments)], self.folder / "log.txt"
-        with log.open("ab") as file, subprocess.Popen(words, stdout=file, stderr=file, env=environment) as process:
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise LearnedSparseError(f"{' '.join(words[2:])}: failed; see {log}")
-        return usage.ru_utime + usage.ru_stime
-
-    # -- collections and searches --------------------------------------------------------------------------------------
-
-    def collection(self, name: str) -> Path:
-        """A collection with the training queries that are drawn."""
-        return made(self.own / "data" / name, self._sample)
-
-    def _sample(self, folder: Path) -> None:
-        source, temporary, draw = self.data / folder.name, folder.with_name(f".{folder.name}"), random.Random(0)
-        if not (source / "corpus.jsonl").is_file():
-            raise LearnedSparseError(f"{source}: no corpus.jsonl; --data names the folder with the collections")
-        shutil.rmtree(temporary, ignore_errors=True)
-        (temporary / "qrels").mkdir(parents=True)
-        corpus = (source / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
-        corpus = corpus[: TOY_DOCUMENTS if self.toy else None]
-        identifiers = {json.loads(line)["_id"] for line in corpus}
-        for path in sorted((source / "qrels").glob("*.tsv")):
-            header, *lines = path.read_text("utf-8").splitlines(keepends=True)
-            lines = [line for line in lines if line.split("\t")[1] in identifiers]
-            queries = sorted({line.split("\t")[0] for line in lines})
-            if path.stem == "train" and self.queries:
-                queries = draw.sample(queries, min(TOY_QUERIES if self.toy else self.queries, len(queries)))
-            chosen = [line for line in lines if line.split("\t")[0] in set(queries)]
-            save(temporary / "qrels" / path.name, [header, *chosen])
-        save(temporary / "corpus.jsonl", corpus)
-        shutil.copy(source / "queries.jsonl", temporary)
-        temporary.rename(folder)
+    # -- searches ------------------------------------------------------------------------------------------------------
 
     def judged(self, name: str, split: str) -> Mapping[str, Mapping[str, int]]:
         """The judgements of a split."""
-        return load_collection(self.collection(name)).qrels(split)
-
-    def training_queries(self) -> int:
-        """Number of training queries of all collections."""
-        return sum(len(self.judged(name, "train")) for name in TRAINED)
+        return load_collection(self.data / name).qrels(split)
 
     def run(self, model: Path | None, name: str, split: str) -> Path:
         """The run of a model over exact products, or BM25's."""
-        run = self.own / "runs" / f"{model.name if model else 'bm25'}.{name}.{split}.trec"
+        run = self.folder / "runs" / f"{model.name if model else 'bm25'}.{name}.{split}.trec"
         return made(run, partial(self._search, model, name, split))
 
     def _search(self, model: Path | None, name: str, split: str, run: Path) -> None:
-        collection = self.collection(name)
-        source = self.own / "vectors" / model.name / name if model else self.own / "bm25" / name
-        with locked(source):  # of several splits
-            if model:
-                texts = ("--checkpoint", model, "--collection", collection, "--max-length", 128)
-                self.command("learned_sparse.encode", "--model", "splade", *texts, "--output", source, "--resume")
-            elif not source.exists():
-                self.command("learned_sparse.index", "--bm25", "--collection", collection, "--index", source)
-        how = ("--backend", "exact", "--vectors", source) if model else ("--bm25", "--index", source)
+        on, how = ("--collection", self.data / name), ["--bm25", "--index", self.folder / "bm25" / name]
+        if model:
+            how = ["--backend", "exact", "--vectors", self.folder / "vectors" / model.name / name]
+            texts = ("--model", "splade", "--checkpoint", model, "--max-length", 128, "--output", how[-1], "--resume")
+            command("learned_sparse.encode", *on, *texts)
+        else:
+            made(self.folder / "bm25" / name, partial(command, "learned_sparse.index", "--bm25", *on, "--index"))
         hits = 1000 if split != "train" else DEPTH
-        on = ("--collection", collection, "--split", split, "--output", run, "--hits", hits)
-        self.command("learned_sparse.search", *how, *on)
+        command("learned_sparse.search", *how, *on, "--split", split, "--output", run, "--hits", hits)
 
-    def scores(self, model: Path | None, name: str, split: str) -> dict[str, float]:
-        """The measure of each judged query."""
-        found = evaluate(self.run(model, name, split), self.judged(name, split), [MEASURE])
-        return dict(found.per_query[MEASURE])
+    def measured(self, model: Path | None, splits: Iterable[tuple[str, str]]) -> Scores:
+        """The measure of each judged query, by collection and split."""
+        return {
+            f"{name} {split}": dict(
+                evaluate(self.run(model, name, split), self.judged(name, split), [MEASURE]).per_query[MEASURE]
+            )
+            for name, split in splits
+        }
 
     def dev(self, model: Path | None) -> dict[str, float]:
         """Means of the measure on dev queries of the trained collections."""
-        return {name: mean(self.scores(model, name, "dev").values()) for name in TRAINED}
-
-    def tests(self, model: Path | None) -> Tests:
-        """The measure of each test query."""
-        return {f"{name} {split}": self.scores(model, name, split) for name, split in TESTS}
+        scores = self.measured(model, ((name, "dev") for name in TRAINED))
+        return {name: fmean(of_queries.values()) for name, of_queries in scores.items()}
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -268,7 +239,7 @@ class Work:
         """The recipe of a contender on the training queries of all collections."""
         data: list[dict[str, Any]] = []
         for name in TRAINED:
-            source: dict[str, Any] = {"collection": str(self.collection(name)), "split": "train"}
+            source = {"collection": str(self.data / name), "split": "train"}
             if CONTENDERS[contender].teacher:
                 source |= {"run": str(self.candidates(name)), "scores": str(self.teach(name))}
             else:
@@ -280,7 +251,7 @@ class Work:
         """Train a recipe of ours; CPU seconds."""
         again = "--overwrite" if "kind" in recipe else "--resume"  # cross-encoders are trained in one go
         words = ("--recipe", self.saved(recipe, folder), "--output", folder, "--quiet", again)
-        return self.command("encoders.train", *words)
+        return command("encoders.train", *words)
 
     def saved(self, recipe: Mapping[str, Any], folder: Path) -> Path:
         """The recipe of the model ``folder`` as a file."""
@@ -290,32 +261,35 @@ class Work:
 
     def train(self, contender: str, rate: float, times: float = 1, seed: int = SEEDS[0]) -> Path:
         """A model that is trained ``times`` the minutes."""
-        folder = self.own / "models" / f"{contender}.{rate:g}.{self.steps(contender, times)}.{seed}"
+        steps = self.steps(contender, times)
+        folder = self.folder / "models" / f"{contender}.{rate:g}.{steps}.{seed}"
         finished = folder / ("config.json" if CONTENDERS[contender].loss else "training/finished.json")
-        made(finished, lambda _: self._train(contender, rate, self.steps(contender, times), seed, folder))
+        made(finished, lambda _: self._train(contender, rate, steps, seed, folder))
         return folder
 
     def _train(self, contender: str, rate: float, steps: int, seed: int, folder: Path) -> float:
-        recipe, loss = self.recipe(contender, rate, steps, seed), CONTENDERS[contender].loss
+        recipe, loss, base = self.recipe(contender, rate, steps, seed), CONTENDERS[contender].loss, self.base
         if loss is None:
             return self.ours(recipe, folder)
-        start, first = self.base.own / "models" / "start", self.base.recipe("plain", 1e-12, 1, 0)  # almost no step
-        made(start / "training" / "finished.json", lambda _: self.base.ours(first, start))
+        start = base.folder / "models" / "start"
+        first = base.recipe("plain", 1e-12, 1, 0)  # almost no step
+        made(start / "training" / "finished.json", lambda _: base.ours(first, start))
         words = ("--checkpoint", start, "--to", "sentence-transformers", "--license", "apache-2.0", "--output")
-        exported = made(start.with_name("start-for-peers"), partial(self.command, "encoders.export", *words))
-        return self.command("tests.benchmarks.quality_peer", self.saved(recipe, folder), loss, exported, folder)
+        exported = made(start.with_name("start-for-peers"), partial(command, "encoders.export", *words))
+        path = self.saved(recipe, folder)
+        return float(child(train_peer, recipe=path, loss=loss, start=exported, output=folder)["cpu_seconds"])
 
     def steps(self, contender: str, times: float = 1) -> int:
         """Steps in the given minutes of one core, ``times`` as long, from the CPU time of two short trainings."""
         contender = CONTENDERS[contender].timed_as
-        path = made(self.folder / "seconds" / f"{contender}.json", partial(self.base.time_steps, contender))
+        path = made(self.base.folder / "seconds" / f"{contender}.json", partial(self.base.time_steps, contender))
         return max(2, round(60 * self.minutes * times / float(read_json(path)["seconds"])))
 
     def time_steps(self, contender: str, path: Path) -> None:
         """Write the seconds of a step, and the processor."""
         seconds = []
         for steps in PROBES:
-            folder = self.own / "models" / f"probe-{contender}"
+            folder = self.folder / "models" / f"probe-{contender}"
             shutil.rmtree(folder, ignore_errors=True)
             seconds.append(self._train(contender, RATES[0], steps, 0, folder))
         step = (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0])
@@ -326,17 +300,17 @@ class Work:
     def teacher(self) -> Path:
         """A cross-encoder trained on the same queries with BM25's negatives."""
         recipe = self.base.recipe("plain", 0, 1, 0)
-        steps = 2 if self.toy else TEACHER_STEPS
+        steps = max(2, round(TEACHER_STEPS * self.minutes / MINUTES))
         values = {
             "kind": "cross-encoder", "model": "quality-teacher", "backbone": "minilm", "data": recipe["data"],
             "negatives": recipe["negatives"] | {"per_query": 3}, "batch_size": BATCH, "max_length": TEACHER_LENGTH,
             "steps": steps, "learning_rate": 1e-4, "precision": PRECISION, "warm_up_steps": max(1, steps // 10),
         }  # fmt: skip
-        return made(self.base.own / "models" / "teacher", partial(self.ours, values))
+        return made(self.base.folder / "models" / "teacher", partial(self.ours, values))
 
     def candidates(self, name: str) -> Path:
         """Hard negatives of each training query, drawn from BM25's and a first student's hits, as a run."""
-        return made(self.own / "runs" / f"candidates.{name}.train.trec", partial(self._draw, name))
+        return made(self.folder / "runs" / f"candidates.{name}.train.trec", partial(self._draw, name))
 
     def _draw(self, name: str, path: Path) -> None:
         student, draw, lines = self.base.train("plain", RATES[0]), random.Random(1), []
@@ -352,71 +326,121 @@ class Work:
     def teach(self, name: str) -> Path:
         """The teacher's scores of the candidates and the relevant documents."""
         words = (
-            "encoders.teach", "--collection", self.collection(name), "--split", "train", "--run", self.candidates(name),
+            "encoders.teach", "--collection", self.data / name, "--split", "train", "--run", self.candidates(name),
             "--depth", 2 * CANDIDATES, "--cross-encoder", self.teacher(), "--max-length", TEACHER_LENGTH,
             "--dtype", "auto", "--resume", "--output",
         )  # fmt: skip
-        return made(self.own / "scores" / f"{name}.tsv", partial(self.command, *words))
+        return made(self.folder / "scores" / f"{name}.tsv", partial(command, *words))
+
+
+# -- sentence-transformers ---------------------------------------------------------------------------------------------
+
+
+def train_peer(recipe: Path, loss: str, start: Path, output: Path) -> dict[str, Any]:
+    """Train and save a model by a recipe of one stage, whose values sentence-transformers takes."""
+    of = load_recipe(recipe)
+    (stage,) = of.stages
+    torch.manual_seed(of.seed)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # stage.dropout is false
+    model = SparseEncoder(str(start), device="cpu", config_kwargs=no_dropout)
+    model.max_seq_length = of.max_length.document
+    learned: dict[str, Callable[[SparseEncoder], Any]] = {
+        "kl": partial(losses.SparseDistillKLDivLoss, temperature=1.0), "margin": losses.SparseMarginMSELoss,
+    }  # fmt: skip
+    of_scores = learned.get(loss, losses.SparseMultipleNegativesRankingLoss)(model)
+    regularized = (losses.CachedSpladeLoss if loss == "cached" else losses.SpladeLoss)(
+        model=model, loss=of_scores,
+        query_regularizer_weight=stage.regularizer.lambda_query,
+        document_regularizer_weight=stage.regularizer.lambda_document,
+    )  # fmt: skip
+    with new_folder(output) as folder:
+        arguments = SparseEncoderTrainingArguments(
+            output_dir=str(folder / "states"), max_steps=stage.steps, seed=of.seed, learning_rate=stage.learning_rate,
+            per_device_train_batch_size=stage.batch_size, warmup_steps=stage.warm_up_steps,
+            weight_decay=stage.weight_decay, max_grad_norm=stage.max_gradient_norm or 0.0, use_cpu=True,
+            save_strategy="no", report_to="none", disable_tqdm=True, dataloader_drop_last=True,
+            bf16=PRECISION == "bf16",
+        )  # fmt: skip
+        SparseEncoderTrainer(
+            model=model, args=arguments, train_dataset=_dataset(of, stage, loss), loss=regularized
+        ).train()
+        model.save_pretrained(str(folder))
+    return {}
+
+
+def _dataset(recipe: Recipe, stage: Stage, loss: str) -> Dataset:
+    """The examples of all steps, in the order of our own training; ``label`` is what the loss learns from a teacher.
+
+    The teacher has not scored the random documents of a query with too few negatives. Our losses leave them out; those
+    of sentence-transformers need a number and get the lowest score of all.
+    """
+    count = stage.steps * stage.batch_size
+    examples = list(examples_in_order(recipe.data, recipe.negatives, count, recipe.seed))
+    lowest = min((score for each in examples for score in each.scores if not math.isnan(score)), default=0.0)
+    rows: list[dict[str, Any]] = []
+    for example in examples:
+        scores = [lowest if math.isnan(score) else score for score in example.scores]
+        row: dict[str, Any] = {"query": example.query, "positive": example.positive}
+        row |= {f"negative_{number}": text for number, text in enumerate(example.negatives, 1)}
+        if loss == "kl":
+            row["label"] = scores
+        elif loss == "margin":
+            row["label"] = [scores[0] - score for score in scores[1:]]
+        rows.append(row)
+    return Dataset.from_list(rows)
+
+
+def _arguments(recipe: Recipe, stage: Stage, states: Path) -> SparseEncoderTrainingArguments:
+    return SparseEncoderTrainingArguments(
+        output_dir=str(states), max_steps=stage.steps, seed=recipe.seed, per_device_train_batch_size=stage.batch_size,
+        learning_rate=stage.learning_rate, warmup_steps=stage.warm_up_steps, weight_decay=stage.weight_decay,
+        max_grad_norm=stage.max_gradient_norm or 0.0, use_cpu=True, save_strategy="no", report_to="none",
+        disable_tqdm=True, dataloader_drop_last=True, bf16=PRECISION == "bf16",
+    )  # fmt: skip
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def result(work: Work, longer: float, jobs: int) -> dict[str, Any]:
-    """Make all that is missing; settings, trials, and the scores of all test queries."""
-    longest = [(DISTILLED, longer, queries) for queries in (None, QUERIES)] if longer else []
-    rows = [*longest, *((group, 1.0, QUERIES) for group in GROUPS)]
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda name: work.run(None, name, "train"), TRAINED))
-        list(pool.map(work.steps, dict.fromkeys(contender.timed_as for contender in CONTENDERS.values())))
-        tested = [pool.submit(tested_row, work, *row) for row in rows]
-        tests = dict(row.result() for row in tested)
+def result(work: Work, whole: Work) -> dict[str, Any]:
+    """Make all that is missing; settings, trials, and the scores of all test queries.
+
+    What several trainings share is made before them; then two commands run at a time, of one thread each.
+    """
     steps = {name: work.steps(name) for name in CONTENDERS}
+    for each, name in itertools.product((work, whole), TRAINED):
+        each.teach(name)
+    with ThreadPoolExecutor(2) as pool:
+        trials = list(itertools.product(CONTENDERS, RATES))
+        means = pool.map(lambda trial: fmean(work.dev(work.train(*trial)).values()), trials)
+        dev = dict(zip(trials, means, strict=True))
+        best = {group: max((score, trial) for trial, score in dev.items() if CONTENDERS[trial[0]].group == group)[1]
+                for group in GROUPS}  # fmt: skip
+        jobs = [
+            (name, work, name, rate, 1, seed) for name, rate in best.values()
+            for seed in (SEEDS[:1] if CONTENDERS[name].settings else SEEDS)
+        ]  # fmt: skip
+        longer = f"{DISTILLED}, {LONGER} times the minutes"
+        jobs.append((longer, work, *best[DISTILLED], LONGER, SEEDS[0]))
+        jobs += [(f"{longer}, all queries", whole, *best[DISTILLED], LONGER, seed) for seed in SEEDS]
+        tested = list(pool.map(lambda job: job[1].measured(job[1].train(*job[2:]), TESTS), jobs))
+    tests: dict[str, list[Scores]] = {}
+    for (row, _, name, _, times, _), scores in zip(jobs, tested, strict=True):
+        tests.setdefault(row, []).append(scores)
+        steps[row] = work.steps(name, times)
     return {
-        "toy": work.toy, "reference": DISTILLED, "order": list(CONTENDERS), "minutes": work.minutes,
-        "measure": MEASURE, "titles": {name: contender.title for name, contender in CONTENDERS.items()},
+        "reference": DISTILLED, "order": list(CONTENDERS), "minutes": work.minutes, "measure": MEASURE, "steps": steps,
+        "titles": {name: contender.title for name, contender in CONTENDERS.items()},
         "timed_on": read_json(work.folder / "seconds" / "plain.json")["processor"],
-        "steps": steps | {longer_row(*row[1:]): work.steps(DISTILLED, longer) for row in longest},
         "bm25_dev": work.dev(None),
         "sizes": {
             "batch": BATCH, "hard_negatives": NEGATIVES, "teacher_steps": TEACHER_STEPS,
-            "training_queries": work.training_queries(),
+            "training_queries": sum(len(work.judged(name, "train")) for name in TRAINED),
         },
-        "dev": {name: {f"{rate:g}": score for rate, score in trials(work, name).items()} for name in CONTENDERS},
-        "trained": [f"{name} test" for name in TRAINED], "bm25": work.tests(None), "tests": tests,
-        "machines": [environment()["cpu"]], "precision": PRECISION, "versions": installed(*PACKAGES),
+        "dev": {name: {f"{rate:g}": dev[name, rate] for rate in RATES} for name in CONTENDERS},
+        "trained": [f"{name} test" for name in TRAINED], "bm25": work.measured(None, TESTS), "tests": tests,
+        "machines": [environment()["cpu"]], "precision": PRECISION, "versions": versions(),
     }  # fmt: skip
-
-
-def trials(work: Work, contender: str) -> dict[float, float]:
-    """Mean over the trained collections on dev queries, for each learning rate."""
-    return {rate: mean(work.dev(work.train(contender, rate)).values()) for rate in RATES}
-
-
-def best_rate(work: Work, contender: str) -> float:
-    """The learning rate with the best dev score; of equal ones the larger."""
-    return max((score, rate) for rate, score in trials(work, contender).items())[1]
-
-
-def tested_row(work: Work, group: str, times: float, queries: int | None) -> tuple[str, list[Tests]]:
-    """A row's name and its tests: the best of ``group`` on dev queries, trained ``times`` the minutes."""
-    names = [name for name, each in CONTENDERS.items() if each.group == group]
-    name = max(names, key=lambda name: max(trials(work, name).values()))
-    rate, wider = best_rate(work, name), dataclasses.replace(work, queries=queries)
-    seeds = SEEDS[:1] if CONTENDERS[name].settings or (times != 1 and queries) else SEEDS
-    row = name if times == 1 else longer_row(times, queries)
-    return row, [wider.tests(wider.train(name, rate, times, seed)) for seed in seeds]
-
-
-def longer_row(times: float, queries: int | None) -> str:
-    """Name of a row that is trained longer."""
-    return f"{DISTILLED}, {times:g} times the minutes" + ("" if queries else ", all queries")
-
-
-def mean(values: Iterable[float]) -> float:
-    """Arithmetic mean."""
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
 
 
 if __name__ == "__main__":

@@ -13,17 +13,20 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
+from encoders.backbone.device import has_bf16
 from encoders.backbone.pretrained import load_tokenizer
 from encoders.backbone.towers import LanguageModel
 from encoders.checkpoints.hub import locate
 from encoders.head.vocabulary_head import pool
 from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
-from tests.tiny_models import save_tiny
 
 SEED = 0
 ACTIVE = 190
 """Mean number of active terms per passage, within a factor of two of trained SPLADE models."""
 _SHARPNESS = 4.0  # LayerNorm weight of the head; spreads the impacts as in trained models
+
+PRECISIONS = ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
+"""Data types that this machine computes fast."""
 
 FULL = 75
 """Number of words after which a passage ends with the current sentence."""
@@ -32,38 +35,31 @@ _PROSE = 0.93  # share of letters and spaces: no tables, no code
 _ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 
 
+MAX_LENGTH = 256
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """Model size; ``make(folder)`` writes a masked-LM and its tokenizer, ``save`` sets the output bias."""
 
     name: str
     make: Callable[[Path], None]
-    active: int = ACTIVE
-    max_length: int = 256
-    files: int | None = None
-    """Number of standard library files to read passages from; None reads all, which takes seconds."""
-
-    def passages(self, number: int) -> list[str]:
-        """``number`` passages to encode."""
-        return passages(number, SEED, files=self.files)
+    trained: bool = False
+    """Whether its terms are as sparse as they should be."""
 
     def save(self, folder: Path, texts: Sequence[str]) -> Path:
-        """Write the model with the output bias that gives ``texts`` about ``active`` terms each; 0 leaves it."""
+        """Write the model; an untrained one with the output bias that gives ``texts`` about ``ACTIVE`` terms each."""
         self.make(folder)
-        if not self.active:
+        if self.trained:
             return folder
         tower, tokenizer = LanguageModel.load(folder), load_tokenizer(folder)
-        padded = tokenizer(list(texts), truncation=True, max_length=self.max_length, padding=True, return_tensors="pt")
-        ids, mask = padded["input_ids"], padded["attention_mask"]
-        with torch.inference_mode():
-            largest = pool(
-                tower.eval()(ids, mask), mask, tower.decoder_weight, torch.zeros(len(tower.decoder_weight)),
-                pooling="max", relu=False,
-            )  # fmt: skip
-            position = largest.numel() - self.active * len(texts)
-            threshold = float(largest.flatten().kthvalue(position).values)
+        padded = tokenizer(list(texts), truncation=True, max_length=MAX_LENGTH, padding=True, return_tensors="pt")
+        mask, no_bias = padded["attention_mask"], torch.zeros(len(tower.decoder.weight))
         with torch.no_grad():
-            tower.decoder_bias.fill_(-threshold)
+            states = tower.eval()(padded["input_ids"], mask)
+            largest = pool(states, mask, tower.decoder.weight, no_bias, pooling="max", relu=False)
+            threshold = largest.flatten().kthvalue(largest.numel() - ACTIVE * len(texts)).values
+            tower.decoder.bias.fill_(-threshold.item())
         tower.save(folder)
         return folder
 
@@ -84,11 +80,6 @@ def random_bert(folder: Path, **size: Any) -> None:
     load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 
-def tiny(folder: Path) -> None:
-    """Two layers of hidden size 16 over a few hundred terms."""
-    save_tiny("bert", folder)
-
-
 def splade_tiny(folder: Path) -> None:
     """splade-tiny, without the other files of its package."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,27 +89,26 @@ def splade_tiny(folder: Path) -> None:
 
 SMALL = Shape(name="6 layers, 384", make=minilm)
 BASE = Shape(name="BERT-base, 12 layers, 768", make=random_bert)
-PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, active=0)
-TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
+PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, trained=True)
 
 
-def passages(number: int, seed: int = 0, files: int | None = None) -> list[str]:
+def passages(number: int, seed: int = 0) -> list[str]:
     """``number`` passages from the running Python's documentation, drawn without replacement.
 
     Lengths spread as MS MARCO's do (60 words, 83 tokens). Another version of Python gives other passages. If there
-    are too few, they are repeated in another order. ``files`` bounds how much of the library is read.
+    are too few, they are repeated in another order.
     """
-    every, chosen, source = _every_passage(files), list[str](), random.Random(seed)
+    every, chosen, source = _every_passage(), list[str](), random.Random(seed)
     while len(chosen) < number:
         chosen += source.sample(every, min(number - len(chosen), len(every)))
     return chosen
 
 
 @cache
-def _every_passage(files: int | None) -> list[str]:
+def _every_passage() -> list[str]:
     """Prose in whole sentences with at least ``FULL`` words; a remainder below 26 words is dropped."""
     folder, found = standard_library(), list[str]()
-    for _, text in docstrings(folder, source_files(folder)[:files]):
+    for _, text in docstrings(folder, source_files(folder)):
         words: list[str] = []
         for sentence in _ENDS.split(text):
             words += sentence.split()
@@ -127,5 +117,4 @@ def _every_passage(files: int | None) -> list[str]:
                 words = []
         if len(words) >= _MIN_WORDS:
             found.append(" ".join(words))
-    letters = {text: sum(letter.isalpha() or letter == " " for letter in text) for text in found}
-    return [text for text in found if letters[text] >= _PROSE * len(text)]
+    return [text for text in found if sum(letter.isalpha() or letter == " " for letter in text) >= _PROSE * len(text)]

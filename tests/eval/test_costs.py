@@ -202,7 +202,7 @@ def test_more_hits_are_searched_in_an_index_of_segments(tmp_path: Path, monkeypa
         depths.append((hits, threads))
 
     searcher = contextlib.nullcontext(SimpleNamespace(search_batch=search))
-    monkeypatch.setattr("eval.costs.open_searcher", lambda *_, **__: searcher)
+    monkeypatch.setattr("eval.costs.ImpactSearcher", lambda *_, **__: searcher)
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
         tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)

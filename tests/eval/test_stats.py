@@ -162,3 +162,24 @@ def test_two_runs_are_compared_over_all_judged_queries() -> None:
     expected = scipy.stats.ttest_1samp([0.5, 0.5, 0.5, -0.5], 0.0)
     assert comparison.p_value == pytest.approx(expected.pvalue)
     assert comparison.confidence_interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+def test_cross_fitting_is_a_t_test_over_folds() -> None:
+    """The folds' means vary more than queries explain, or else the error is that of the paired test over queries."""
+    rng = np.random.default_rng(3)
+    for between in (0.3, 0.0):
+        noise = [values - values.mean() for values in rng.normal(0, 0.2, (5, 40))]
+        apart = [values + 0.1 + shift for values, shift in zip(noise, (-between, between, 0, between, 0), strict=True)]
+        better = [{"P@1": {f"{n}-{q}": float(v) for q, v in enumerate(fold)}} for n, fold in enumerate(apart)]
+        worse = [{"P@1": dict.fromkeys(fold["P@1"], 0.0)} for fold in better]
+        estimate, means = difference(better, worse, "P@1"), [fold.mean() for fold in apart]
+        of_queries = math.sqrt(np.mean([fold.var(ddof=1) / 40 for fold in apart]) / 5)
+        between_folds = scipy.stats.sem(means)
+        assert (between_folds > of_queries) == (between > 0)
+        assert estimate.value == pytest.approx(np.mean(means))
+        assert estimate.error == pytest.approx(max(between_folds, of_queries))
+        assert estimate.freedom == 4
+        if between:
+            assert estimate.p_value() == pytest.approx(scipy.stats.ttest_1samp(means, 0).pvalue)
+        compared = comparisons({"a": better, "b": worse}, "b")["a"]["P@1"]
+        assert (compared.difference, compared.wins[1]) == (estimate.value, 200)

@@ -9,9 +9,10 @@ from typing import Any
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.files import sha256
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
+from learned_sparse.jsonvector.queries import write_queries
 from learned_sparse.jsonvector.writer import open_part, write_documents
 
 Vectors = Mapping[str, Mapping[str, int]]
@@ -72,6 +73,13 @@ def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: A
     }
     Manifest(**{**settings, **changes}).save(folder)
     return folder
+
+
+def save_queries(folder: Path, vectors: Vectors, texts: Sequence[str] | None = None) -> list[str]:
+    """Write encoded queries; their texts are their ids unless others are given. Returns the warnings."""
+    batch = SparseBatch.from_dicts(vectors.values(), dtype="int32")
+    queries = [Query(name, text) for name, text in zip(vectors, texts or vectors, strict=True)]
+    return write_queries(folder, queries, batch, LuceneTerms(batch.terms))
 
 
 def dot_products(query: Mapping[str, int], vectors: Vectors) -> list[tuple[str, float]]:

@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 
+from tests.reference.term_weighting import bag, term_weights
 
-def query(tokens: Sequence[int], terms: int, *, not_in_bag: Sequence[int] = ()) -> list[float]:
-    """The boolean vector of section 3.1."""
-    return [1.0 if j in tokens and j not in not_in_bag else 0.0 for j in range(terms)]
-
-
-def weighting(
-    scores: Sequence[float],
-    tokens: Sequence[int],
-    terms: int,
-    *,
-    repeats: str = "max",
-    relu: bool = True,
-    not_in_bag: Sequence[int] = (),
-    separator: int | None = None,
-) -> list[float]:
-    """v^w (Eq. 4 to 6); ``scores[i]`` is s_i. ``separator``: a special token that counts too, except at the end.
-
-    Without ``relu``, the weights of training, which may be negative.
-    """
-    vector = []
-    for j in range(terms):
-        term_scores = []
-        for i, token in enumerate(tokens):
-            inner_separator = token == separator and i < len(tokens) - 1
-            if token == j and (token not in not_in_bag or inner_separator):
-                term_scores.append(max(0.0, scores[i]) if relu else scores[i])
-        if not term_scores:
-            vector.append(0.0)
-        elif repeats == "first":
-            vector.append(term_scores[0])
-        else:
-            vector.append(max(term_scores) if repeats == "max" else sum(term_scores) / len(term_scores))
-    return vector
+query = partial(bag, weighting="binary")
+"""The boolean vector of section 3.1."""
+weighting = partial(term_weights, floor=-math.inf)
+"""v^w (Eq. 4 to 6); ``scores[i]`` is s_i. Without ``relu``, the weights of training, which may be negative."""
 
 
 def expansion(

@@ -14,14 +14,18 @@ def term_weights(
     not_in_bag: Sequence[int] = (),
     separator: int | None = None,
     relu: bool = True,
+    floor: float = 0.0,
 ) -> list[float]:
-    """One side: the weight of a term is the ReLU of its scores, merged by ``repeats`` if it occurs several times."""
+    """One side: the weight of a term is the ReLU of its scores, merged by ``repeats`` if it occurs several times.
+
+    ``separator``: a special token that counts too, except at the end.
+    """
     scores_by_token: dict[int, list[float]] = {}
     for i, token in enumerate(tokens):
         inner_separator = token == separator and i < len(tokens) - 1
         if token not in not_in_bag or inner_separator:
             scores_by_token.setdefault(token, []).append(max(0.0, scores[i]) if relu else scores[i])
-    return [max(0.0, merged(scores_by_token[j], repeats)) if j in scores_by_token else 0.0 for j in range(terms)]
+    return [max(floor, merged(scores_by_token[j], repeats)) if j in scores_by_token else 0.0 for j in range(terms)]
 
 
 def merged(scores: Sequence[float], repeats: str) -> float:

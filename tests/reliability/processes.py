@@ -1,6 +1,6 @@
 """Commands that are disturbed, in forks of a process that has imported them, so that a killed run costs no imports.
 
-``multiprocessing`` starts that process, its fork server, which imports ``tests.reliability.preload``.
+``multiprocessing`` starts that process, its fork server.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import errno
 import functools
-import importlib
 import itertools
 import multiprocessing
 import os
@@ -28,11 +27,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
+from tqdm import tqdm
+
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1",
 }  # fmt: skip
+MODULES = [
+    "encoders.train", "encoders.training.loop", "encoders.encoding.encoder", "learned_sparse.encode.__main__",
+    "learned_sparse.index.__main__", "learned_sparse.jsonvector.__main__", "learned_sparse.search.__main__",
+    "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "torch._dynamo", "tqdm",
+    "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert",
+    "transformers.models.auto.modeling_auto",
+]  # fmt: skip
+"""What the commands import, in the process that is forked."""
 BLOCKED = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait until a forked process has become the command."""
 EVENTS = frozenset({
@@ -69,11 +78,10 @@ class Result:
 class Run:
     """One run of a command, and what happens to it: a signal after ``after`` seconds or before operation ``event``."""
 
-    module: str
-    arguments: tuple[str, ...]
+    command: str
+    """The words after ``python -m``."""
     folder: Path
     """Working directory."""
-    environment: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
     """Seconds before the command begins."""
     signal: int = 0
@@ -87,7 +95,7 @@ class Run:
 def _server() -> ForkServerContext:
     """The fork server; it starts with ``ENVIRONMENT``."""
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["tests.reliability.preload"])
+    server.set_forkserver_preload(MODULES)
     with mock.patch.dict(os.environ, ENVIRONMENT):
         forkserver.ensure_running()
     return server
@@ -137,10 +145,6 @@ def become(run: Run, counter: Any, output: Connection) -> NoReturn:
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
     os.chdir(run.folder)
-    os.environ.update(run.environment)
-    if Path("library").is_dir():  # a part of the standard library, for the collection pydoc
-        pydoc = importlib.import_module("learned_sparse.collections.pydoc")
-        pydoc.standard_library = lambda: Path("library").absolute()  # type: ignore[attr-defined]
     top = os.getpid()
 
     def count() -> None:
@@ -151,7 +155,8 @@ def become(run: Run, counter: Any, output: Connection) -> NoReturn:
     os.write(1, b"\n")
     time.sleep(run.delay)
     install_faults(run.faults, count)
-    run_command(run.module, list(run.arguments))
+    tqdm.get_lock()  # tqdm fails if it is interrupted while it makes its lock
+    run_command(*run.command.split())
 
 
 def install_faults(faults: Mapping[str, int], count: Callable[[], None]) -> None:
@@ -189,7 +194,7 @@ def writes(path: Any, mode: Any, flags: Any) -> bool:
     return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) if isinstance(flags, int) else (mode or "r")[0] != "r"
 
 
-def run_command(module: str, arguments: list[str]) -> NoReturn:
+def run_command(module: str, *arguments: str) -> NoReturn:
     """Run ``python -m module arguments`` in this process, and end it."""
     from learned_sparse.core.errors import run_main
     from learned_sparse.ray import command_of

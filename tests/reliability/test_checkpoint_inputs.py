@@ -72,35 +72,29 @@ class Payload:
         return (exit, (99,))
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl", "last.ckpt"])
-def test_the_code_of_pickles_is_never_run(name: str, plain: Path) -> None:
-    (plain / WEIGHTS).unlink()
-    (plain / name).write_bytes(pickle.dumps(Payload()))
-    read = "not a pickle of tensors alone, and code in a pickle is never run .*use a revision that has safetensors"
-    refused(
-        plain, read if name == "pytorch_model.bin" else r"no \*\.safetensors or pytorch_model\.bin; copy or download"
-    )
-
-
-def test_a_pickle_beside_safetensors_is_not_read(plain: Path) -> None:
-    (plain / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
-    encoded(plain, "document")
+def test_the_code_of_pickles_is_never_run(plain: Path) -> None:
+    for name, message in (
+        ("weights.pkl", r"no \*\.safetensors or pytorch_model\.bin; copy or download"),
+        ("pytorch_model.bin", "not a pickle of tensors alone, .* never run .*use a revision that has safetensors"),
+    ):
+        (plain / name).write_bytes(pickle.dumps(Payload()))
+        encoded(plain, "document")  # from the safetensors beside it
+        (plain / WEIGHTS).rename(plain / "elsewhere")
+        refused(plain, message)
+        (plain / "elsewhere").rename(plain / WEIGHTS)
 
 
 def test_an_index_of_several_files_names_only_safetensors(plain: Path) -> None:
     (plain / WEIGHTS).rename(plain / "model-00001-of-00001.safetensors")
     index = plain / f"{WEIGHTS}.index.json"
     names = load_file(plain / "model-00001-of-00001.safetensors")
-
-    def write(file: str) -> None:
+    (plain / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
+    for file in ("model-00001-of-00001.safetensors", "pytorch_model.bin", "../x.safetensors", "gone.safetensors"):
         index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, file)}))
-
-    write("model-00001-of-00001.safetensors")
-    encoded(plain, "document")
-    for file in ("pytorch_model.bin", "../x.safetensors", "gone.safetensors"):
-        (plain / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
-        write(file)
-        refused(plain, r"index\.json: '.*' is no safetensors file beside it")
+        if file.startswith("model"):
+            encoded(plain, "document")
+        else:
+            refused(plain, r"index\.json: '.*' is no safetensors file beside it")
     index.write_text("[]")
     refused(plain, "no weight_map")
 
@@ -113,7 +107,7 @@ def test_headers_of_safetensors_are_checked(plain: Path) -> None:
         refused(plain, r"model\.safetensors: weights cannot be read \(.*\); copy or download")
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("number", [float("nan"), float("-inf")])
 def test_weights_that_are_no_numbers(number: float, plain: Path, tiny_bert: Path, tmp_path: Path) -> None:
     tensors = load_file(plain / WEIGHTS)
     tensors["bert.encoder.layer.1.output.dense.weight"][3, 5] = number
@@ -137,16 +131,12 @@ EDITS: list[tuple[str, Any, str]] = [
     *(("config.json", lie, message) for lie, message in (
         ({"vocab_size": 50}, r"word_embeddings\.weight has the shape \[\d+, 16\] .* \[50, 16\] in config"),
         ({"hidden_size": 32}, r"LayerNorm\.bias has the shape \[16\] in the weights and \[32\] in config"),
-        ({"intermediate_size": 8}, "has the shape"),
         ({"num_hidden_layers": 1}, "config.json has 1 layers, the weights have 2"),
         ({"num_hidden_layers": 3}, r"no weights for bert\.encoder\.layer\.2"),
-        ({"hidden_size": 15}, "config.json"), ({"hidden_act": "no"}, "config.json"),
-        ({"pad_token_id": 10**6}, "config.json"), ({"model_type": "vit"}, "vit is not a masked-LM"),
+        ({"hidden_act": "no"}, "config.json"), ({"model_type": "vit"}, "vit is not a masked-LM"),
         ({"model_type": None}, "transformers cannot read config"),
     )),
-    *(("config.json", text, r"config\.json") for text in (
-        "", "{", "[]", '{"vocab_size": 1, "vocab_size": 2}', "\ufeff\x00", "[" * 10**5,
-    )),
+    *(("config.json", text, r"config\.json") for text in ("", "[]", '{"vocab_size": 1, "vocab_size": 2}', "[" * 10**5)),
     *((file, {"auto_map": CODE}, rf"{file}: names Python code of the checkpoint \(auto_map\), which is never run")
       for file in ("config.json", "tokenizer_config.json")),
     *((NOTES, changes, message) for changes, message in (
@@ -198,18 +188,17 @@ def test_tokenizers_that_do_not_fit(plain: Path, ours: Path) -> None:
 
 def test_a_changed_file_of_our_checkpoint_is_noticed(ours: Path) -> None:
     cases: tuple[tuple[str, Side], ...] = (
-        ("tokenizer.json", "query"), ("tokenizer.json", "document"), ("tokenizer_config.json", "document"),
+        ("tokenizer.json", "query"), ("tokenizer_config.json", "document"),
         ("towers/document/config.json", "document"), (f"towers/document/{WEIGHTS}", "document"),
     )  # fmt: skip
     for name, side in cases:
         path = ours / name
         whole = path.read_bytes()
-        for damaged in (whole[:-5], whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:], None):
-            path.unlink() if damaged is None else path.write_bytes(damaged)
+        for damaged in (whole[:-5], whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]):
+            path.write_bytes(damaged)
             refused(ours, rf"{name}: missing, or not the file that was saved", side)
             with pytest.raises(LearnedSparseError, match="not the file that was saved"):
                 load_checkpoint(ours)
         path.write_bytes(whole)
-    load_encoder(str(ours), "query")
     (ours / "towers" / "document" / WEIGHTS).unlink()
     load_encoder(str(ours), "query")  # reads no weights

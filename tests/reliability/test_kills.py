@@ -16,10 +16,10 @@ from tests.reliability.scale import FULL
 
 ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
 """Exit statuses after each signal; 130 and 143 are those of a command that handles it, -15 comes before."""
-CHAINS = {"train": (1, 24), "encode": (2, 24), "prune": (0, 24), "index": (0, 16), "reproduce": (1, 6)}
-"""How many chains of kills each command gets in CI, where those with a writer of their own do, and in a whole run."""
+CHAINS = {"train": (1, 24), "encode": (2, 24), "index": (0, 16)}
+"""How many chains of kills each command with a writer of its own gets in CI, and in a whole run."""
 KILLED = [
-    pytest.param(name, number, marks=[pytest.mark.jvm] if name in {"index", "reproduce"} else [])
+    pytest.param(name, number, marks=[pytest.mark.jvm] if name == "index" else [])
     for name, chains in CHAINS.items()
     for number in range(chains[FULL])
 ]
@@ -31,13 +31,11 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
 
     In odd chains the command replaces an earlier result.
     """
-    case = world.case(name)
-    draw, kills = random.Random(f"{name} {number}"), []
-    before = world.case(f"earlier-{name}") if case.earlier and number % 2 else None
-    old, new = (case.compared_files(everything(world.result(each))) if each else {} for each in (before, case))
-    if before is not None:
-        shutil.copytree(world.result(before), tmp_path / "out", symlinks=True)
-    more = case.replace if before else ""
+    case, draw, kills, old, more = world.case(name), random.Random(f"{name} {number}"), [], {}, ""
+    new = everything(world.result(case))
+    if number % 2:
+        before = shutil.copytree(world[f"earlier-{name}"], tmp_path / "out", symlinks=True)
+        old, more = everything(before), "--overwrite"
     for place in range(3):
         kill = draw_kill(draw, list(ENDINGS)[(number + place) % 3], world.undisturbed(case), timed=place > 0)
         result = run_one(case.run(tmp_path, more, **kill))
@@ -45,15 +43,13 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
         assert not result.hung, kills
         assert result.status in ENDINGS[kill["signal"]] | {0}, f"{kills}: {result.output}"
         assert "Traceback" not in result.output, f"{kills}: {result.output}"
-        now = {path: content for path, content in everything(tmp_path / "out").items() if not is_temporary(path)}
-        problem = case.moment_problem(old, new, case.compared_files(now))
-        assert not problem, f"{problem}, after {kills}; output:\n{result.output}"
-        more = (case.replace if before else case.again) or case.again
+        case.check_moment(old, new, everything(tmp_path / "out"), f"after {kills}; output:\n{result.output}")
+        more = more or case.again
         if result.status == 0:  # it ended before the kill
             break
     result = run_one(case.run(tmp_path, more))
     assert result.status == 0, f"{kills}: {result.output}"
-    assert_same(case.compared_files(everything(tmp_path / "out")), new, f"after {kills}")
+    assert_same(everything(tmp_path / "out"), new, f"after {kills}")
     left = [path for path in everything(tmp_path) if is_temporary(path)]
     assert not left, f"temporary files stay after {kills}: {left}"
 

@@ -10,8 +10,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.reproduce.matrix import load_matrix
-from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import (
@@ -23,9 +21,6 @@ from learned_sparse.core.files import (
     run_file,
     vectors_folder,
 )
-from learned_sparse.encode import __main__ as encode
-from learned_sparse.jsonvector.__main__ import main as jsonvector
-from learned_sparse.search.query_encoder import encoder_named
 from tests.reliability.scale import generated
 
 BAD = [
@@ -66,26 +61,6 @@ def test_an_accepted_name_is_one_entry_of_its_folder() -> None:
         assert len(path.name.encode()) <= 200
 
     check()
-
-
-def test_commands_refuse_a_name_that_leaves_the_home_folder(tmp_home: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=r"^model: the name '\.\./x' .*; --checkpoint takes a folder or a Hub"):
-        encode.main(["--model", "../x", "--collection", "pydoc"])
-    (tmp_home / "vectors" / "pydoc" / "splade").mkdir(parents=True)
-    with pytest.raises(LearnedSparseError, match=r"^model: the name '\.\./\.\./x' "):
-        jsonvector(["prune", "--model", "splade", "--as", "../../x", "--top-dimensions", "1"])
-    assert encoder_named("../x") is None
-
-
-@pytest.mark.parametrize("names", [["Splade", "sPLADE"], ["x" * 300], ["../.."], ["模型"]])
-def test_rows_of_a_matrix(names: list[str], tmp_path: Path, tmp_home: Path) -> None:
-    columns = {"pydoc": {"collection": "pydoc", "split": "test"}}
-    rows = {name: {"bm25": "text", "k1": 1 + number} for number, name in enumerate(names)}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({"title": "M", "columns": columns, "rows": rows}), encoding="utf-8")
-    plan = make_plan(load_matrix(path), "mine")
-    assert len({cell.evaluated for cell in plan.cells}) == len(names)
-    assert all(is_name(part) for step in plan.steps for part in Path(step.name).parts)
 
 
 def test_splits_of_a_collection(tmp_path: Path) -> None:

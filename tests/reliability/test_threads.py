@@ -13,10 +13,10 @@ import torch
 
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
-from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.core.records import Document
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.index.build import build_bm25_index, build_index
-from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
+from learned_sparse.lucene.searchers import ImpactSearcher
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder
 from tests.reliability.scale import FULL
@@ -50,28 +50,24 @@ def folder(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def content(batch: SparseBatch) -> tuple[bytes, bytes, bytes]:
-    return batch.indptr.tobytes(), batch.indices.tobytes(), batch.values.tobytes()
-
-
 Made = tuple[Callable[[Any], Any], list[Any]]
 """What the threads call, and the inputs."""
 
 
-def encoder(side: Any) -> Callable[[Path], Made]:
+def encoder(folder: Path) -> Made:
     """Each call counts its own truncated texts too."""
+    encoder = load_encoder(str(folder / "splade"), "document", dtype="fp32", max_length=12)
 
-    def make(folder: Path) -> Made:
-        encoder = load_encoder(str(folder / "splade"), side, dtype="fp32", max_length=12)
+    def encode(call: list[str]) -> Any:
+        batch = encoder.encode(call)
+        return (
+            [array.tobytes() for array in (batch.indptr, batch.indices, batch.values)],
+            batch.truncated,
+            batch.dropped,
+        )
 
-        def encode(call: list[str]) -> Any:
-            batch = encoder.encode(call)
-            return content(batch), batch.truncated, batch.dropped
-
-        assert any(encode(call)[1] for call in CALLED)
-        return encode, CALLED
-
-    return make
+    assert any(encode(call)[1] for call in CALLED)
+    return encode, CALLED
 
 
 def impact_searcher(folder: Path) -> Made:
@@ -82,13 +78,12 @@ def impact_searcher(folder: Path) -> Made:
 
 def bm25_searcher(folder: Path) -> Made:
     build_bm25_index(DOCUMENTS, folder / "bm25")
-    searcher = Bm25Searcher(folder / "bm25")
+    searcher = ImpactSearcher(folder / "bm25", "bm25")
     return lambda query: searcher.search(" ".join(query), 10), QUERIES
 
 
 SHARED: dict[str, Callable[[Path], Made]] = {
-    "document encoder": encoder("document"),
-    "query encoder": encoder("query"),
+    "encoder": encoder,
     "QueryEncoder": lambda folder: (QueryEncoder(str(folder / "splade"), dtype="fp32").encode_batch, CALLED),
     "ExactSearcher": lambda folder: (ExactSearcher.load(folder / "vectors").search, QUERIES),
     "ImpactSearcher": impact_searcher,
@@ -110,14 +105,9 @@ def test_results_of_threads(name: str, folder: Path) -> None:
 def test_the_jvm_is_started_once(python: Any) -> None:
     program = """
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from learned_sparse.lucene.jvm import start_jvm
-barrier = Barrier(8)
-def start(_):
-    barrier.wait()
-    return start_jvm()
 with ThreadPoolExecutor(8) as pool:
-    print(len({id(choice) for choice in pool.map(start, range(8))}))
+    print(len({id(choice) for choice in pool.map(lambda _: start_jvm(), range(8))}))
 """
     done = python("-c", program)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr

@@ -30,7 +30,7 @@ from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
 from learned_sparse.core.lazy import import_extra
-from learned_sparse.core.lines import BadLineError, decode, json_object, raw_lines, text_lines
+from learned_sparse.core.lines import BadLineError, decode, json_object, read_lines, text_lines
 
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
 _LARGEST = float(np.finfo(np.float32).max)
@@ -94,7 +94,7 @@ class ExampleFile(Examples):
         if self._queries is not None and self._texts is not None and self._scores is None:
             key_of = {id: query_key(text) for id, text in self._queries.items() if text.strip()}
             blank = {id for id in self._texts.ids if not self._texts[id].strip()}
-        for number, content in raw_lines(self._path):
+        for number, content in read_lines(self._path, raw=True):
             if (
                 key_of
                 and not self.scored

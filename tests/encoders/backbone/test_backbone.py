@@ -31,8 +31,8 @@ def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
         expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden + 3), hidden.shape[-1:], eps=1e-12)
     torch.testing.assert_close(states(tower), expected)
     assert torch.cosine_similarity(states(tower), hidden - hidden.mean(-1, keepdim=True), dim=-1).min() > 0.9
-    assert tower.decoder_bias.eq(-2.5).all()
-    assert tower.decoder_weight is tower.model.get_input_embeddings().weight
+    assert tower.decoder.bias.eq(-2.5).all()
+    assert tower.decoder.weight is tower.model.get_input_embeddings().weight
     assert all(parameter.requires_grad for parameter in tower.parameters())
 
 
@@ -58,9 +58,7 @@ def test_untrained_minilm_matches_words_and_their_neighbours(minilm: Path) -> No
     inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
     tower = LanguageModel.from_backbone(minilm, num_hidden_layers=5).eval()
     with torch.no_grad():
-        weights = pool(
-            tower(**inputs), inputs["attention_mask"], tower.decoder_weight, tower.decoder_bias, pooling="max"
-        )
+        weights = pool(tower(**inputs), inputs["attention_mask"], *tower.decoder_parameters(), pooling="max")
     assert 30 < int((weights > 0).sum()) < 300
     top = set(tokenizer.convert_ids_to_tokens(weights[0].topk(20).indices.tolist()))
     assert {"allergic", "pregnancy", "pregnant", "symptoms"} <= top  # two words of the text, two neighbours

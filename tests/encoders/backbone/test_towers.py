@@ -16,7 +16,8 @@ from encoders.backbone import pretrained
 from encoders.backbone.inference import prepare_network
 from encoders.backbone.lora import Lora, add_lora
 from encoders.backbone.pretrained import Attention
-from encoders.backbone.towers import LanguageModel, TermTable
+from encoders.backbone.towers import LanguageModel
+from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.backbone.test_backbone_types import IDS, MASK, random_model
 
@@ -52,7 +53,7 @@ def test_a_bias_added_to_a_decoder_without_bias_is_saved(tmp_path: Path) -> None
     assert tower.add_to_bias(biases)
     tower.save(tmp_path / "saved")
     loaded = LanguageModel.load(tmp_path / "saved")
-    assert torch.equal(loaded.decoder_bias, biases)
+    assert torch.equal(loaded.decoder.bias, biases)
     assert isinstance(loaded.decoder.bias, torch.nn.Parameter)
 
 
@@ -64,7 +65,7 @@ def test_a_modernbert_without_head_gets_one_that_matches_words(tmp_path: Path) -
         hidden = body(input_ids=IDS, attention_mask=MASK).last_hidden_state[MASK.bool()]
     centred = hidden - hidden.mean(-1, keepdim=True)
     assert torch.cosine_similarity(states(tower), centred, dim=-1).min() > 0.9
-    assert tower.decoder_bias.eq(-2.5).all()
+    assert tower.decoder.bias.eq(-2.5).all()
     tower.save(tmp_path / "saved")
     assert torch.equal(states(LanguageModel.load(tmp_path / "saved")), states(tower))
 
@@ -101,7 +102,7 @@ def test_a_causal_decoder_lm_equals_transformers(decoder: Path) -> None:
     tower = LanguageModel.from_backbone(decoder, attention="causal")
     with torch.no_grad():
         expected = transformers.AutoModelForCausalLM.from_pretrained(decoder)(input_ids=IDS, attention_mask=MASK).logits
-    logits = states(tower) @ tower.decoder_weight.T + tower.decoder_bias
+    logits = torch.nn.functional.linear(states(tower), *tower.decoder_parameters())
     torch.testing.assert_close(logits, expected[MASK.bool()], rtol=1e-4, atol=1e-4)
     with pytest.raises(LearnedSparseError, match="no encoder yet"):
         LanguageModel.load(decoder)

@@ -20,7 +20,7 @@ from encoders.encoding.bag_of_words import BagOfWordsEncoder
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
-from encoders.models.architecture import BagOfWords
+from encoders.models.bags import BagOfWords
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_record, write_record

@@ -133,7 +133,7 @@ def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tm
 def test_other_weights_have_another_description(saved: dict[str, str], tmp_path: Path, tiny_bert: Path) -> None:
     model = new_model("splade", {}, str(tiny_bert))
     with torch.no_grad():
-        model.towers["document"].decoder_bias[7] += 1e-3
+        model.towers["document"].decoder.bias[7] += 1e-3
     save_checkpoint(tmp_path, model)
     first, second = (load_encoder(folder, "document").description for folder in (saved["splade"], str(tmp_path)))
     assert {key for key in first if first[key] != second[key]} == {"weights_sha256"}

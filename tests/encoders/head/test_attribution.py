@@ -113,7 +113,7 @@ def test_spade_by_loops(tiny_bert: Path) -> None:
     expansion: Any = model.towers["expansion"]
     with torch.inference_mode():
         scores = weighting.head(weighting(ids, mask)).flatten().tolist()
-        rows = (expansion(ids, mask)[0] @ expansion.decoder_weight.T + expansion.decoder_bias).tolist()
+        rows = (expansion(ids, mask)[0] @ expansion.decoder.weight.T + expansion.decoder.bias).tolist()
     weights, shares = explained(model, "document", SENTENCE)
     best: dict[tuple[str, int], tuple[float, int]] = {}
     for token, (id, row) in enumerate(zip(ids[0].tolist(), rows, strict=True)):

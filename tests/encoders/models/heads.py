@@ -54,11 +54,14 @@ class LogitTable(nn.Module):
     def __init__(self, *rows: list[float]) -> None:
         super().__init__()
         self.rows = torch.tensor(rows)
-        self.decoder_weight, self.decoder_bias = torch.eye(len(rows[0])), torch.zeros(len(rows[0]))
         self.screen = None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return self.rows[input_ids]
+
+    def decoder_parameters(self) -> tuple[Tensor, Tensor]:
+        size = self.rows.shape[1]
+        return torch.eye(size), torch.zeros(size)
 
 
 def scores_of(tower: Any, ids: Tensor) -> list[float]:
@@ -72,5 +75,5 @@ def logits_of(tower: Any, ids: Tensor) -> list[list[float]]:
     """Masked-LM logits of each token of one unpadded text."""
     with torch.no_grad():
         hidden = tower(ids[None], torch.ones_like(ids)[None])[0]
-        logits: list[list[float]] = (hidden @ tower.decoder_weight.T + tower.decoder_bias).tolist()
+        logits: list[list[float]] = (hidden @ tower.decoder.weight.T + tower.decoder.bias).tolist()
     return logits

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from encoders.checkpoints.notes import as_json
-from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.architecture import BagOfWords
+from encoders.models.bags import BagOfWords
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.settings import parse
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
@@ -56,8 +55,8 @@ def build(case: Case, backbone: str) -> LoadedModel:
         with torch.no_grad():
             for parameter in tower.new_parameters():
                 parameter.mul_(10).add_(0.3 if parameter.dim() == 1 else 0)
-            if hasattr(tower, "decoder_bias"):
-                tower.decoder_bias.add_(0.5 * number)
+            if hasattr(tower, "decoder"):
+                tower.decoder.bias.add_(0.5 * number)
     model.weighers.eval()
     return model
 
@@ -91,8 +90,7 @@ def test_a_batch_gives_the_weights_of_single_texts(model: LoadedModel, side: Sid
 @every_case
 def test_weights_are_not_negative_and_not_constant(model: LoadedModel, side: Side) -> None:
     weights = weigh(model.weighers.side(side), model)
-    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(model.tokenizer))
-    assert weights.shape == (len(TEXTS), len(ARCHITECTURES[model.architecture].terms(model.settings, vocabulary)))
+    assert weights.shape == (len(TEXTS), len(model.settings.terms or model.vocabulary.terms))
     assert weights.dtype == torch.float32
     assert (weights >= 0).all()
     assert len(weights[:2].unique(dim=0)) == 2
@@ -112,9 +110,8 @@ def test_a_loaded_checkpoint_gives_the_same_weights(model: LoadedModel, tmp_path
 @every_case
 def test_a_shared_model_has_one_module_for_both_sides(model: LoadedModel) -> None:
     is_one_module = model.weighers.query is model.weighers.document
-    family = ARCHITECTURES[model.architecture]
-    assert is_one_module == family.shared(model.settings)
-    assert isinstance(model.weighers.query, BagOfWords) == (not family.towers(model.settings, "query"))
+    assert is_one_module == model.settings.shared
+    assert isinstance(model.weighers.query, BagOfWords) == (not model.settings.towers("query"))
     if is_one_module:
         torch.testing.assert_close(weigh(model.weighers.query, model), weigh(model.weighers.document, model))
 
@@ -216,12 +213,11 @@ CHANGES: list[tuple[Case, dict[str, Any]]] = [
 def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
     case: Case, change: dict[str, Any], side: Side, tiny_bert: Path, tmp_path: Path
 ) -> None:
-    model, family = build(case, str(tiny_bert)), ARCHITECTURES[case[0]]
+    model = build(case, str(tiny_bert))
     save_checkpoint(tmp_path, model)
     encoder = load_encoder(str(tmp_path), side, settings=change, dtype="fp32", device="cpu")
-    changed = parse(family.settings, {**as_json(model.settings), **change}, "changed")
-    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(model.tokenizer))
-    expected = weigh(family.weigher(changed, side, model.towers, vocabulary).eval(), model)
+    changed = parse(ARCHITECTURES[case[0]], {**as_json(model.settings), **change}, "changed")
+    expected = weigh(changed.weigher(side, model.towers, model.vocabulary).eval(), model)
     encoded = torch.from_numpy(encoder.encode(TEXTS).to_scipy().toarray())
     torch.testing.assert_close(encoded, expected, rtol=1e-4, atol=1e-4)
-    assert list(encoder.terms) == list(family.terms(changed, vocabulary))
+    assert list(encoder.terms) == list(changed.terms or model.vocabulary.terms)

@@ -23,9 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from encoders.backbone.pretrained import pretrained_config
-from encoders.backbone.towers import LanguageModel, Tower
-from encoders.models.architecture import Architecture
-from encoders.models.splade import Splade, SpladeSettings
+from encoders.backbone.towers import Tower
+from encoders.models.splade import SpladeSettings
 
 
 class TermGate(Tower):
@@ -66,23 +65,12 @@ class GatedSplade(nn.Module):
         return self.splade(input_ids, attention_mask) * self.gate()
 
 
-class Gated(Architecture):
-    settings = SpladeSettings
+class Gated(SpladeSettings):
+    def networks(self, side):
+        return {**super().networks(side), "term_gate": TermGate}
 
-    def networks(self, settings, side):
-        return ("document", "term_gate")
-
-    def network_side(self, settings, side, towers, vocabulary):
-        return GatedSplade(Splade(settings, towers["document"], vocabulary), towers["term_gate"])
-
-    def tower(self, settings, name):
-        return TermGate if name == "term_gate" else LanguageModel
-
-    def shared(self, settings):
-        return True
-
-
-GATED = Gated()
+    def network_side(self, side, towers, vocabulary):
+        return GatedSplade(super().network_side(side, towers, vocabulary), towers["term_gate"])
 '''
 RECIPE = """
 model: gated
@@ -105,7 +93,7 @@ def test_a_package_with_an_architecture(
     (site / "gated_splade-1.0.dist-info").mkdir(parents=True)
     (site / "gated_splade.py").write_text(GATED)
     (site / "gated_splade-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: gated-splade\n")
-    points = "[learned_sparse.architectures]\ngated_splade = gated_splade:GATED\n"
+    points = "[learned_sparse.architectures]\ngated_splade = gated_splade:Gated\n"
     (site / "gated_splade-1.0.dist-info" / "entry_points.txt").write_text(points)
     recipe = tmp_path / "gated.yaml"
     recipe.write_text(RECIPE.format(backbone=tiny_backbone, collection=tiny_collection))

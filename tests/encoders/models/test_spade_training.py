@@ -13,13 +13,11 @@ from torch import Tensor
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES
+from encoders.models.objectives import TermWeighers
 from encoders.models.spade import SpaDESettings, TermPruning
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
-
-SPADE = ARCHITECTURES["spade"]
 
 
 def documents(model: LoadedModel, component: str | None = None) -> Tensor:
@@ -61,7 +59,7 @@ def test_pruned_terms_get_no_gradient(tiny_bert: Path) -> None:
     pruned = shares > 0.5
     assert 0 < pruned.sum() < (shares > 0).sum()
     assert not weights[:, pruned].any()
-    assert not model.towers["expansion"].decoder_bias.grad[pruned].any()
+    assert not model.towers["expansion"].decoder.bias.grad[pruned].any()
     torch.testing.assert_close(weights[:, ~pruned], before[:, ~pruned])
 
 
@@ -129,15 +127,15 @@ def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path)
 
 def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
-    mixtures = SPADE.mixtures(model.settings)
+    mixtures = model.settings.mixtures()
     assert [mixture.settings["alpha"] for mixture in mixtures] == [tenth / 10 for tenth in range(11)]
-    assert SPADE.mixtures(SpaDESettings(components="weighting")) == []
-    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
+    assert SpaDESettings(components="weighting").mixtures() == ()
     with torch.no_grad():
         queries = model.weighers.query(*inputs(model, TEXTS))
         scores = {name: queries @ documents(model, name).T for name in ("weighting", "expansion")}
         for mixture in mixtures:
-            built = SPADE.build(dataclasses.replace(model.settings, **mixture.settings), model.towers, vocabulary)
+            mixed = dataclasses.replace(model.settings, **mixture.settings)
+            built = TermWeighers.of(mixed, model.towers, model.vocabulary)
             expected = queries @ built.document.eval()(*inputs(model, PAIRS)).T
             parts = sum(factor * scores[name] for name, factor in mixture.factors.items())
             torch.testing.assert_close(expected, parts, rtol=1e-4, atol=1e-5)
@@ -162,14 +160,14 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str, tiny_bert
 
 
 WORDS = Vocabulary.from_tokenizer(tokenizer(), len(VOCABULARY))
-ALL = torch.ones(len(WORDS), dtype=torch.bool)
+ALL = torch.ones(len(WORDS.terms), dtype=torch.bool)
 
 
 def test_dimensions_without_a_term_are_not_recorded() -> None:
     """A model may have more outputs than its tokenizer has tokens."""
     wide = Vocabulary.from_tokenizer(tokenizer(), len(VOCABULARY) + 2)
-    pruning = TermPruning(wide, torch.ones(len(wide), dtype=torch.bool), {}, 1.0)
-    pruning.update(torch.full((len(wide),), 0.5), 0.5)
+    pruning = TermPruning(wide, torch.ones(len(wide.terms), dtype=torch.bool), {}, 1.0)
+    pruning.update(torch.full((len(wide.terms),), 0.5), 0.5)
     assert list(pruning.learned()["frequencies"]) == VOCABULARY
 
 

@@ -11,8 +11,8 @@ import torch
 
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import new_model
-from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.architecture import BagOfWords
+from encoders.models import SIDES
+from encoders.models.bags import BagOfWords
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
 from encoders.training.objective import RankingObjective
@@ -86,7 +86,7 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
     model = new_model("sparterm", settings, str(tiny_bert))
     for number, tower in enumerate(model.towers.values()):  # makes the two towers different
         with torch.no_grad():
-            tower.decoder_bias.sub_(0.7 * number)
+            tower.decoder.bias.sub_(0.7 * number)
     parsed: SparTermSettings = model.settings
     model.weighers.eval()
     for text in TEXTS:
@@ -155,7 +155,7 @@ def test_asymmetric_queries_have_the_gate_of_documents(tiny_bert: Path) -> None:
     """Both importance predictors start from the backbone, so that equal gates give equal weights."""
     model = new_model("sparterm", {"query": "asymmetric"}, str(tiny_bert))
     with torch.no_grad():
-        model.towers["gate"].decoder_bias.add_(torch.linspace(-1, 1, len(VOCABULARY)))
+        model.towers["gate"].decoder.bias.add_(torch.linspace(-1, 1, len(VOCABULARY)))
     model.weighers.eval()
     query, document = (weigh(model.weighers.side(side), model) for side in SIDES)
     torch.testing.assert_close(query, document)
@@ -170,7 +170,7 @@ def test_the_gate_learns_the_terms_of_queries(objective: str, tiny_bert: Path) -
     options = StageOptions(joint=objective == "rank")
     stage = Stage(name="s", steps=1, batch_size=2, objective=objective, options=options)
     ranking = RankingObjective(stage.rank, module, ("importance", "query_importance"))
-    trained = ARCHITECTURES["sparterm"].objective(ranking, stage, module)
+    trained = model.settings.objective(ranking, stage, module)
     assert "gate" in trained.towers
     outputs = trained.outputs(queries, documents)
     bag = BagOfWords(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)))

@@ -10,16 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import LoadedModel, new_model
-from encoders.models import ARCHITECTURES, SIDES
+from encoders.models import SIDES
 from encoders.models.uhd import UHDSettings
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, inputs, weigh
 from tests.reference.uhd import uhd
-from tests.tiny_models import TEXTS, VOCABULARY
+from tests.tiny_models import TEXTS
 
 SMALL = cases.SMALLEST["uhd"]
 
@@ -84,17 +83,16 @@ def test_each_tower_runs_once_and_separate_towers_stop_at_their_layer(encoders: 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
 def test_queries_skip_buckets_with_weight_0(encoders: str, tiny_bert: Path) -> None:
     model = new_uhd(tiny_bert, encoders=encoders, bucket_weights=[0, 2])
-    family, calls = ARCHITECTURES["uhd"], []
+    calls = []
     for layer, tower in zip((1, 2), list(model.towers.values()) * (1 + (encoders == "joint")), strict=True):
         tower.head[str(layer)].register_forward_hook(lambda *_, layer=layer: calls.append(layer))
     weigh(model.weighers.query, model)
     assert calls == [2]
     weigh(model.weighers.document, model)
     assert calls == [2, 1, 2]  # documents keep all buckets, so an index works with any weights
-    assert family.towers(model.settings, "query") == (("joint",) if encoders == "joint" else ("bucket-2",))
-    query_towers = {name: model.towers[name] for name in family.towers(model.settings, "query")}
-    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
-    query = family.weigher(model.settings, "query", query_towers, vocabulary).eval()
+    query_towers = {name: model.towers[name] for name in model.settings.towers("query")}
+    assert list(query_towers) == (["joint"] if encoders == "joint" else ["bucket-2"])
+    query = model.settings.weigher("query", query_towers, model.vocabulary).eval()
     assert torch.equal(weigh(query, model), weigh(model.weighers.query, model))
 
 
@@ -115,14 +113,13 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
 
 def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> None:
     """The total score is the sum of the components' scores times the factors."""
-    family = ARCHITECTURES["uhd"]
-    mixtures = family.mixtures(UHDSettings(layers=(1, 2)))
+    mixtures = UHDSettings(layers=(1, 2)).mixtures()
     assert [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures] == [
         (a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1
     ]
     # 4 ** 6 combinations without all zeros and without multiples by 2 or 3
-    assert len(family.mixtures(UHDSettings())) == 4**6 - 1 - 2 * (2**6 - 1)
-    assert family.mixtures(UHDSettings(layers=(12,))) == ()
+    assert len(UHDSettings().mixtures()) == 4**6 - 1 - 2 * (2**6 - 1)
+    assert UHDSettings(layers=(12,)).mixtures() == ()
     model = new_uhd(tiny_bert)
     query, document = model.weighers.query, model.weighers.document
     for mixture in mixtures:
@@ -136,8 +133,7 @@ def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> Non
 
 
 def test_query_settings_leave_documents_unchanged(tiny_bert: Path) -> None:
-    family = ARCHITECTURES["uhd"]
-    assert family.query_only_settings < family.changeable
+    assert UHDSettings.query_only_settings < UHDSettings.changeable
     model = new_uhd(tiny_bert)
     changed = new_uhd(tiny_bert, query_k=3, query_k_scope="bucket", bucket_weights=[3, 2])
     assert torch.equal(weigh(changed.weighers.document, model), weigh(model.weighers.document, model))

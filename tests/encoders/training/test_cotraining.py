@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.models.spade import COMPONENTS, SPADE
+from encoders.models.spade import COMPONENTS
 from encoders.training.learner import Learner
 from encoders.training.recipe import Recipe
 from encoders.training.session import Session
@@ -26,7 +26,7 @@ CO = {"steps": 3, "batch_size": 4, "options": OPTIONS}
 def losses_by_hand(session: Session, examples: list[Any], name: str, group: int) -> list[float]:
     """Eq. 11 or 12 of each example in plain loops; each ``group`` of examples is one batch."""
     model, losses = session.model, []
-    document = SPADE.part(model.weighers, name).document.eval()
+    document = model.weighers.part(name).document.eval()
 
     def vectors(module: Any, texts: list[str], length: int) -> Tensor:
         tokens = model.tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")

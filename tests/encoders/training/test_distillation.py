@@ -11,8 +11,7 @@ import torch
 from sentence_transformers.sparse_encoder import losses as peers
 from torch import Tensor, nn
 
-from encoders.models.architecture import TermWeighers
-from encoders.models.objectives import Labels
+from encoders.models.objectives import Labels, TermWeighers
 from encoders.training.objective import RankingObjective, distillation_losses
 from encoders.training.recipe import Distillation, Rank, Recipe
 from learned_sparse.core.errors import LearnedSparseError

@@ -48,7 +48,7 @@ def test_the_loss_is_the_mean_over_masked_tokens(tiny_backbone: Path) -> None:
     torch.manual_seed(3)
     losses = objective.losses(objective.outputs(tokens, tokens), None)["mlm_loss"]  # type: ignore[arg-type]
     tower: Any = model.towers["document"] if "document" in model.towers else next(iter(model.towers.values()))
-    logits = tower(masked, tokens.attention_mask) @ tower.decoder_weight.T + tower.decoder_bias
+    logits = tower(masked, tokens.attention_mask) @ tower.decoder.weight.T + tower.decoder.bias
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     assert losses.mean().item() == pytest.approx(expected.item(), rel=1e-5)
 

@@ -231,3 +231,38 @@ def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path, caplog:
     write_notes(tmp_path / "mine", dataclasses.replace(notes, recipe={"no": "recipe of this version"}))
     load_matrix(saved(tmp_path, rows=rows), tmp_path)
     assert "row 'A': it is unknown on which queries its checkpoint was trained: " in caplog.text
+
+
+def test_folds_train_on_what_they_do_not_report(tmp_path: Path) -> None:
+    training = {"data": ["{data}/mini:train+dev@not{seed}of3"]}
+    mini = {"collection": "{data}/mini", "split": "train+dev@{seed}of3", "measures": ["MRR@10"]}
+    row = {"A": {"recipe": "small-splade", "seeds": [1, 2, 3]}}
+
+    def load(rows: dict[str, Any] = row, data: dict[str, Any] = training, **column: str) -> None:
+        load_matrix(saved(tmp_path, rows=rows, columns={"mini": mini | column}, training=data), tmp_path)
+
+    load()
+    load(split="dev@{seed}of3")
+    for split in ("dev", "train+dev", "train@2of3"):
+        with pytest.raises(LearnedSparseError, match="queries in common"):
+            load(split=split)
+    with pytest.raises(LearnedSparseError, match="queries in common"):
+        load(data={"data": ["{data}/mini:train"]})
+    with pytest.raises(LearnedSparseError, match=r"seeds: \[1, 2, 3\]"):
+        load({"A": {"recipe": "small-splade"}})
+
+
+def test_a_start_that_learned_from_queries_is_of_the_same_fold(tmp_path: Path) -> None:
+    training = {"data": ["{data}/mini:train@not{seed}of3"]}
+    columns = {"mini": {"collection": "{data}/mini", "split": "train@{seed}of3", "measures": ["MRR@10"]}}
+    start: dict[str, Any] = {"recipe": "small-splade", "columns": ["pydoc"]}
+    row = {"recipe": "small-splade", "start": "start", "seeds": [1, 2, 3], "columns": ["mini"]}
+
+    def load(**changed: Any) -> None:
+        rows = {"start": start | changed, "A": row}
+        load_matrix(saved(tmp_path, rows=rows, columns=columns | {"pydoc": PYDOC}, training=training), tmp_path)
+
+    load(seeds=[1, 2, 3])
+    load(changes=["stages.0.objective=mlm"])
+    with pytest.raises(LearnedSparseError, match="'start' learns from queries"):
+        load()

@@ -183,3 +183,20 @@ def test_arguments_without_effect_are_not_in_the_key(data: Path) -> None:
 def test_settings_are_read_back(value: object) -> None:
     (_, word) = set_words({"key": value})
     assert parse_changes([word]) == {"key": value}
+
+
+def test_folds_are_trained_and_measured_apart(data: Path) -> None:
+    start = Row(recipe="small-splade", changes=("stages.0.objective=mlm",), columns=("other",))
+    rows = {"S": start, "BM25": Row(bm25="text"), "A": Row(recipe="small-splade", seeds=(1, 2), start="S")}
+    columns = {"toy": Column(collection=str(data / "toy"), split="train+dev@{seed}of2")}
+    training = Training(data=(f"{data}/toy:train+dev@not{{seed}}of2",), negatives=5, validation=str(data / "toy"))
+    plan = plan_of(data, rows, columns=columns, training=training)
+    assert [(cell.row, cell.seed) for cell in plan.cells] == [("BM25", 1), ("BM25", 2), ("A", 1), ("A", 2)]
+    for cell in plan.cells:
+        (evaluated,) = (step for step in cell.steps if step.kind == "evaluate")
+        assert f"train+dev@{cell.seed}of2" in evaluated.arguments
+        trained = [step for step in cell.steps if step.kind == "train"]
+        assert len(trained) == (2 if cell.row == "A" else 0)
+        if trained:
+            assert f"{data}/toy:train+dev@not{cell.seed}of2" in trained[1].arguments
+            assert f"backbone={trained[0].writes[0]}" in trained[1].arguments

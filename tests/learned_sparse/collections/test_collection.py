@@ -11,6 +11,7 @@ from learned_sparse.collections.collection import DATA_VARIABLE, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
 from tests.learned_sparse.collections.written import write
+from tests.toy_data import save_collection
 
 CORPUS = '{"_id": "d1", "title": "T", "text": "one"}\n{"_id": "d2", "title": "", "text": "two"}\n'
 QUERIES = '{"_id": "q1", "text": "first"}\n{"_id": "q2", "text": "second"}\n{"_id": "q3", "text": "unjudged"}\n'
@@ -155,7 +156,20 @@ splits:
     collection = load_collection(write(tmp_path / "mine.yaml", text))
     assert [document.id for document in collection.documents()] == ["d1"]
     assert collection.queries("all") == [Query("q1", "first")]
-    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: unknown key 'split'; did you mean 'splits'\?"):
-        load_collection(write(tmp_path / "mine.yaml", text.replace("splits", "split")))
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: all: 'measures' is missing"):
         load_collection(write(tmp_path / "mine.yaml", text.replace("    measures: [MRR@10]\n", "")))
+
+
+def test_splits_joined_and_divided_into_folds(tmp_path: Path) -> None:
+    save_collection(tmp_path / "toy", ("train", "dev"))
+    toy = load_collection(tmp_path / "toy")
+    whole = toy.qrels("train") | toy.qrels("dev")
+    folds = [toy.qrels(f"train+dev@{number}of3") for number in (1, 2, 3)]
+    assert toy.qrels("train+dev") == folds[0] | folds[1] | folds[2] == whole
+    assert sum(map(len, folds)) == len(whole) > max(map(len, folds))
+    assert toy.qrels("train+dev@not2of3") == folds[0] | folds[2]
+    assert [query.id for query in toy.queries("train+dev")] == list(whole)
+    assert {query.id for query in toy.queries("train+dev@2of3")} == set(folds[1])
+    for wrong, told in (("train+dve", "'dve'.*dev"), ("dev@4of3", "@not1of5"), ("dev@fold1", "@1of5")):
+        with pytest.raises(LearnedSparseError, match=told):
+            toy.queries(wrong)

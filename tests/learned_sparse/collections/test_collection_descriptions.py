@@ -65,10 +65,8 @@ def test_names_in_the_catalogue_exist_and_agree_in_size(name: str) -> None:
 
 def test_one_file_describes_a_collection_for_each_key() -> None:
     description = load_collection("cqadupstack-gis").description
-    assert (description.documents, description.corpus.files) == (37637, ("cqadupstack/gis/corpus.jsonl",))
-    test = description.splits["test"]
-    assert (test.queries, test.judgements, test.qrels.ir_datasets) == (885, 1114, "beir/cqadupstack/gis")
-    assert test.expected[0].scores == {"nDCG@10": 0.2901, "R@100": 0.6119, "R@1000": 0.8174}
+    assert description.corpus.files == ("cqadupstack/gis/corpus.jsonl",)
+    assert description.splits["test"].expected[0].scores == {"nDCG@10": 0.2901, "R@100": 0.6119, "R@1000": 0.8174}
     with pytest.raises(LearnedSparseError, match=r"collection 'cqadupstack': no such file, .*; did you mean"):
         load_collection("cqadupstack")
 

@@ -44,10 +44,8 @@ def texts(reader: DocumentReader) -> dict[str, str]:
         ('{"_id": "d1", "title": "A title.", "text": ""}', Document("d1", "A title.")),
         ('{"id": 7, "contents": "Line.\\nLine."}', Document("7", "Line.\nLine.")),
         ('{"docid": "msmarco_passage_00_0", "segment": "s", "title": "t"}', Document("msmarco_passage_00_0", "t s")),
-        (
-            '{"_id": "", "id": 0, "text": "", "contents": "A text."}',
-            Document("0", "A text."),
-        ),  # keys with content count
+        # Keys with content count.
+        ('{"_id": "", "id": 0, "text": "", "contents": "A text."}', Document("0", "A text.")),
         ('{"id": "d1", "text": "t", "expanded": [], "predicted_queries": ["a", "b"]}', Document("d1", "t", "a b")),
         ("d1\ta passage", Document("d1", "a passage")),
         ("d1\thttp://x.org\tTitle\tbody", Document("d1", "http://x.org Title body")),

@@ -24,24 +24,18 @@ ROBUST04 = """
 <title> International Organized Crime
 
 <desc> Description:
-Identify organizations that participate in international criminal
-activity, the activity, and, if possible, collaborating organizations
-and the countries involved.
+Identify organizations that participate in
+international criminal activity.
 
-<narr> Narrative:
-A relevant document must as a minimum identify the organization.
+<narr> Narrative: none
 
 </top>
-
 <top>
 <num> Number: 302
 <title>
 Poliomyelitis and
 Post-Polio
-<desc> Description:
-Is the disease of Poliomyelitis (polio) under control in the
-world?
-<narr> Narrative: none
+<desc> Description: none
 </top>
 """
 COVID = """<topics task="COVIDSearch" batch="5">
@@ -71,7 +65,7 @@ WEB = """<?xml version="1.0" encoding="UTF-8"?>
         ("t.json", '{\n  "2": {"title": "Androgen receptor define"},\n  "10": "what is it?"\n}\n'),
         (
             "t.trec",
-            "<top><num>2</num><title>Androgen receptor define</title></top><top><num>10<title>what is it?</top>",
+            "<top><num>2</num><title>Androgen receptor define</top><top><num>10<title>what is it?</title></top>",
         ),
     ],
 )
@@ -131,11 +125,7 @@ def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> N
         ("t.jsonl", '{"id": "1"}\n', ":1: no text under the keys 'text', 'title', 'query', 'contents'"),
         ("t.json", '{"1": {"description": "one"}}', ":1: query '1': no text under the keys"),
         ("t.trec", "<top>\n<num> 1\n</top>\n", ":1: the topic has no <title>"),
-        (
-            "t.trec",
-            "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n",
-            ":5: <top> and </top> do not alternate",
-        ),
+        ("t.trec", "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n", ":5: <top> and </top> do not"),
     ],
 )
 def test_errors_name_file_line_and_reason(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:

@@ -33,30 +33,33 @@ def output(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
 
 def test_all_shipped_collections_are_listed(capsys: pytest.CaptureFixture[str], data: Path) -> None:
     lines = output(capsys).splitlines()
-    rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1 : 1 + len(descriptions())]}
+    rows = {line.split()[0]: line for line in lines[1 : 1 + len(descriptions())]}
     assert list(rows) == sorted(descriptions())
-    assert rows["scifact"].split(maxsplit=4) == ["5,183", "here", "train", "test", "BEIR SciFact"]
-    assert "  generated at first use  " in rows["pydoc"]
-    assert "  0 of 7 here  " in rows["nfcorpus"]
+    for name, files in (("scifact", "here"), ("pydoc", "generated at first use"), ("nfcorpus", "0 of 7 here")):
+        assert f"  {files}  " in rows[name]
     assert lines[-1] == f"  {data / 'mine'}"
     assert "Files are read from elsewhere, which does not exist." in output(capsys, "--data", "elsewhere")
 
 
-def test_a_collection_with_all_files(capsys: pytest.CaptureFixture[str], data: Path) -> None:
-    text = output(capsys, "scifact")
-    assert text.startswith("collection: scifact\nname: scifact\ntitle: BEIR SciFact\n")
-    assert f"state: 'here: {data / 'scifact' / 'qrels' / 'test.tsv'}'\n" in text
-    assert "Wadden et al. 2020" in text
-    assert text.endswith("to use it: --collection scifact\n")
-    assert output(capsys, data / "mine").endswith(f"to use it: --collection {data / 'mine'}\n")
+@pytest.mark.parametrize("name", ["scifact", "mine"])
+def test_a_collection_with_all_files(name: str, capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    spelling = name if name == "scifact" else str(data / name)
+    described, _, way_on = output(capsys, spelling).rpartition("\n\n")
+    content = yaml.safe_load(described)
+    assert (content["collection"], content["name"]) == (spelling, name)
+    assert content["splits"]["test"]["qrels"]["state"] == f"here: {data / name / 'qrels' / 'test.tsv'}"
+    assert way_on == f"to use it: --collection {spelling}\n"
 
 
 def test_missing_files_and_how_to_get_them(capsys: pytest.CaptureFixture[str], data: Path) -> None:
     corpus = data / "nfcorpus" / "corpus.jsonl"
-    _, _, instructions = output(capsys, "nfcorpus").partition("how to get the missing files:\n")
-    assert "downloads them at first use:\n    https://ir-datasets.com/beir.html#beir/nfcorpus\n" in instructions
-    assert "Pyserini downloads the topics and judgements registered there" in instructions
-    assert f"    {corpus}\n" in instructions
+    instructions = output(capsys, "nfcorpus").partition("how to get the missing files:\n")[2]
+    for part in (
+        "https://ir-datasets.com/beir.html#beir/nfcorpus\n",
+        "Pyserini downloads the topics",
+        f"    {corpus}\n",
+    ):
+        assert part in instructions
     corpus.parent.mkdir()
     corpus.with_name("corpus.jsonl.gz").touch()
     text = output(capsys, "nfcorpus")

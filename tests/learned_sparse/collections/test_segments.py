@@ -9,7 +9,6 @@ import pytest
 
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode.__main__ import parse_arguments
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import WordEncoder, install_loader
@@ -86,34 +85,14 @@ def test_a_segment_is_not_cut_for_its_expansion(tmp_path: Path, monkeypatch: pyt
         assert encode(tmp_path, "--segment-length", "4", "--segments", which, output=which).counts.expanded >= 3
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
-        ("--segment-overlap 1", "need --segment-length"),
-        ("--segment-length 3 --queries", "for documents"),
-    ],
-)
-def test_invalid_options_are_errors(options: str, message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        parse_arguments(["--checkpoint", "m", "--collection", "c", *options.split()])
-
-
-def test_a_long_word_is_a_segment_and_overlaps_still_advance() -> None:
+def test_spans_of_words() -> None:
+    """Long words are segments; an overlap has at most the given number of tokens: one word of two, not two words."""
     words = [(0, 1, 9), (2, 3, 1), (4, 5, 2), (6, 7, 9)]
     assert Segmentation(length=3, overlap=2).spans(words) == [(0, 1), (2, 5), (6, 7)]
     assert Segmentation(length=3).spans([]) == []
-
-
-def test_an_overlap_has_at_most_the_given_number_of_tokens() -> None:
-    words = [(start, start + 1, 1) for start in range(6)]
-    assert Segmentation(length=4, overlap=2).spans(words) == [(0, 4), (2, 6)]
-    pairs = [(start, start + 1, 2) for start in range(4)]
-    assert Segmentation(length=4, overlap=3).spans(pairs) == [
-        (0, 2),
-        (1, 3),
-        (2, 4),
-    ]  # one word of two tokens, not two words
+    for tokens, overlap, spans in ((1, 2, [(0, 4), (2, 6)]), (2, 3, [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6)])):
+        words = [(start, start + 1, tokens) for start in range(6)]
+        assert Segmentation(length=4, overlap=overlap).spans(words) == spans
 
 
 def test_skipped_lines_are_counted_with_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, locked, new_file, new_folder, read_json, restore_folder, write_json
+from learned_sparse.core.files import atomic_write, locked, new_file, new_folder, read_json, restore_folder
 
 KILLED = """
 import os, signal, sys
@@ -43,12 +41,6 @@ with locked(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)
 """
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 def test_file_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -122,14 +114,6 @@ def test_a_folder_is_replaced_behind_its_link(tmp_path: Path) -> None:
         (folder / "file").write_text("new")
     assert link.is_symlink()
     assert (tmp_path / "disk" / "index" / "file").read_text() == "new"
-
-
-@settings(max_examples=30)
-@given(content=json_values)
-def test_reading_json_is_the_inverse_of_writing(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
-    path = tmp_path_factory.getbasetemp() / "content.json"
-    write_json(path, content)
-    assert read_json(path) == content
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.settings import parse, parse_changes, read_yaml
+from learned_sparse.core.settings import parse, parse_changes
+from learned_sparse.core.yaml_files import read_yaml
 
 
 @dataclass(frozen=True)

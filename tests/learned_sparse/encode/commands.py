@@ -21,12 +21,13 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def encode(*words: str | Path) -> None:
-    """Run the command for a model that a replaced loader gives."""
-    assert main(["--model", "fake", "--checkpoint", "nowhere", *map(str, words)]) == 0
+def parts(folder: Path) -> dict[str, bytes]:
+    """Contents of all files but the manifest."""
+    return {name: content for name, content in files(folder).items() if name != "manifest.json"}
 
 
 def encode_file(corpus: Path, output: Path, *options: str) -> Manifest:
-    """Encode the documents of a file; returns the manifest."""
-    encode("--input", corpus, "--output", output, *options)
+    """Encode the documents of a file with the model that a replaced loader gives; returns the manifest."""
+    words = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(output)]
+    assert main([*words, *options]) == 0
     return Manifest.load(output)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode import pipeline
+from learned_sparse.encode import parts, pipeline
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.writer import open_part
 from tests.fake_encoder import FakeEncoder, install_loader
@@ -156,17 +156,18 @@ def test_the_parts_of_an_input_that_has_changed_are_written_again(
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_other_versions_are_named_and_leave_what_is_complete(
+def test_other_versions_and_paths_leave_what_is_complete(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pipeline, "versions", lambda: {"torch": "1.0"})
+    monkeypatch.setattr(parts, "versions", lambda: {"torch": "1.0"})
     finished = interrupt(monkeypatch, corpus, tmp_path / "out")
-    monkeypatch.setattr(pipeline, "versions", lambda: {"torch": "2.0"})
+    monkeypatch.setattr(parts, "versions", lambda: {"torch": "2.0"})
+    corpus = corpus.rename(tmp_path / "moved.jsonl")
     encode(corpus, tmp_path / "out", "--resume")
     assert "torch: '1.0' before, '2.0' now" in caplog.text
     whole = files(tmp_path / "out")
     assert finished.items() <= whole.items()
-    monkeypatch.setattr(pipeline, "versions", lambda: {"torch": "99"})
+    monkeypatch.setattr(parts, "versions", lambda: {"torch": "99"})
     encode(corpus, tmp_path / "out", "--resume", "--checkpoint", "moved")
     assert files(tmp_path / "out") == whole
 

@@ -35,40 +35,38 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 class _Recording(FakeEncoder):
     """Records the texts that it encodes."""
 
-    def __init__(self, side: str, encoded: list[str], uses_expanded: bool) -> None:
+    uses_expanded = True
+
+    def __init__(self, side: str, encoded: list[str]) -> None:
         super().__init__(side)
-        self.encoded, self.uses_expanded = encoded, uses_expanded
+        self.encoded = encoded
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         self.encoded += texts
         return super().encode(texts)
 
 
-def encode(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, uses_expanded: bool, *options: str
-) -> tuple[list[str], Manifest]:
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(f"{json.dumps(document)}\n" for document in DOCUMENTS))
+    return path
+
+
+def encode(corpus: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[list[str], Manifest]:
+    """The texts that the encoder got, and the manifest of ``out`` beside the corpus."""
     encoded: list[str] = []
-    install_loader(monkeypatch, lambda _, side, **__: _Recording(side, encoded, uses_expanded))
-    corpus = folder / "corpus.jsonl"
-    if not corpus.exists():
-        corpus.write_text("".join(f"{json.dumps(document)}\n" for document in DOCUMENTS))
-    manifest = encode_file(corpus, folder / "out", *options)
-    return encoded, manifest
+    install_loader(monkeypatch, lambda _, side, **__: _Recording(side, encoded))
+    return encoded, encode_file(corpus, corpus.parent / "out", *options)
 
 
-def test_expanded_text_is_passed_to_encoders_that_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded, manifest = encode(tmp_path, monkeypatch, True, "--bits", "8")
+def test_expanded_text_is_passed_to_encoders_that_use_it(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded, manifest = encode(corpus, monkeypatch, "--bits", "8")
     assert encoded == [f"hives{EXPANDED}what are hives", f"wing{EXPANDED}lift of a wing drag", "rash"]
     assert (manifest.counts.expanded, manifest.counts.written) == (2, 3)
-    first = json.loads((tmp_path / "out" / manifest.parts[0].file).read_text().splitlines()[0])
-    assert first["contents"] == "hives"
-
-
-def test_a_part_with_other_expanded_text_is_encoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encode(tmp_path, monkeypatch, True)
-    corpus = tmp_path / "corpus.jsonl"
+    assert (corpus.parent / "out" / manifest.parts[0].file).read_text().startswith('{"id":"d1","contents":"hives",')
     corpus.write_text(corpus.read_text().replace("what are hives", "where are bees"))  # equal length
-    encoded, _ = encode(tmp_path, monkeypatch, True, "--resume")
+    encoded, _ = encode(corpus, monkeypatch, "--bits", "8", "--resume")
     assert encoded[0] == f"hives{EXPANDED}where are bees"
 
 
@@ -98,7 +96,7 @@ def test_input_cannot_contain_the_separator(tmp_path: Path) -> None:
     (tmp_path / "topics.tsv").write_text(f"q\tcan{EXPANDED}hives\n")
     assert [query.text for query in read_queries(tmp_path / "topics.tsv")] == ["can hives"]
     encoded: list[str] = []
-    QueryEncoder(_Recording("query", encoded, True), Quantizer(1.0)).encode(f"a{EXPANDED}b")
+    QueryEncoder(_Recording("query", encoded), Quantizer(1.0)).encode(f"a{EXPANDED}b")
     assert encoded == ["a b"]
 
 
@@ -131,14 +129,13 @@ def save(path: Path, text: str) -> None:
 def test_predicted_queries_of_a_file_are_read_in_the_order_of_the_documents(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = [{"id": document["id"], "text": document["text"]} for document in DOCUMENTS]
-    (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(document)}\n" for document in plain))
+    save(tmp_path / "corpus.tsv", "d1\thives\nd2\twing\nd3\trash\n")
     path = file = tmp_path / name
     save(file, LINES[name])
     if path.parent != tmp_path:
         path = file.parent
         save(path / "1.tsv", "d1\titchy\nd1\tskin\n")
-    encoded, manifest = encode(tmp_path, monkeypatch, True, "--bits", "8", "--expanded", str(path))
+    encoded, manifest = encode(tmp_path / "corpus.tsv", monkeypatch, "--bits", "8", "--expanded", str(path))
     assert encoded == [f"hives{EXPANDED}itchy skin", f"wing{EXPANDED}lift drag", "rash"]
     assert manifest.counts.expanded == 2
     assert manifest.options["expanded"] == str(path)
@@ -166,8 +163,7 @@ def test_a_wrong_file_of_predicted_queries_is_noticed_at_the_first_document_with
     assert documents.read == read
 
 
-def test_documents_with_other_predicted_queries_are_refused(tmp_path: Path) -> None:
-    save(tmp_path / "corpus.jsonl", json.dumps(DOCUMENTS[0]))
+def test_documents_with_other_predicted_queries_are_refused(corpus: Path, tmp_path: Path) -> None:
     save(tmp_path / "e.tsv", "d1\ta\n")
     with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:1: the document has other expanded text; omit"):
-        list(read_documents(tmp_path / "corpus.jsonl", expanded=tmp_path / "e.tsv"))
+        list(read_documents(corpus, expanded=tmp_path / "e.tsv"))

@@ -35,6 +35,7 @@ from learned_sparse.search.query_encoder import QueryEncoder
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, open_systems
 from tests.fake_encoder import load_fake
+from tests.learned_sparse.encode.commands import files
 from tests.toy_data import WORDS, save_beir
 
 pytestmark = pytest.mark.jvm
@@ -138,13 +139,9 @@ def test_commands_search_it_with_the_recorded_share(encoded: Path, tmp_path: Pat
     stock = ["--impact", "--min-idf", "-1", "--index", str(encoded), "--topics", "topics/queries.tsv"]
     assert run_stock("search.lucene", [*stock, "--output", "stock.txt"]) == 0
     assert _hits("stock.txt") == _hits("default.txt")
-
-
-def test_a_search_by_another_engine_reads_the_same_vectors(encoded: Path) -> None:
     exact = ["--backend", "exact", "--model", "fake+bm25", "--collection", "toy", "--output", "exact.txt"]
     assert search.main(exact) == 0
-    assert search.main(["--model", "fake+bm25", "--collection", "toy", "--output", "lucene.txt"]) == 0
-    assert Path("exact.txt").read_text() == Path("lucene.txt").read_text()
+    assert Path("exact.txt").read_text() == run
 
 
 def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: Path) -> None:
@@ -155,9 +152,9 @@ def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: P
     for name, row in read_vectors(tmp_path / "words/vectors/part-00000.jsonl"):
         assert {f"b:{term}": impact for term, impact in row.items()}.items() <= rows[name].items()
         assert {term[:2] for term in rows[name]} == {"m:", "b:"}
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = files(folder)
     assert __main__.main([*MODEL, "--collection", "toy", "--resume"]) == 0
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert files(folder) == before
 
 
 def test_shards_are_the_parts_of_one_encoding(encoded: Path, tmp_path: Path) -> None:
@@ -180,8 +177,11 @@ def test_queries_keep_no_words(encoded: Path, tmp_path: Path, monkeypatch: pytes
     before = len(encoder.encoder.terms)
     expected = dict(zip(QUERIES, encoder.encode_batch(list(QUERIES.values())), strict=True))
     assert len(encoder.encoder.terms) == before  # a server encodes for months
+    queries = [*MODEL, "--collection", "toy", "--queries", "--output", "topics"]
+    with pytest.raises(LearnedSparseError, match="from 0 to 1"):
+        __main__.main([*queries, "--set", "hybrid_alpha=2"])
     monkeypatch.setattr("learned_sparse.encode.run.WINDOW", 2)  # each with words of its own
-    assert __main__.main([*MODEL, "--collection", "toy", "--queries", "--output", "topics"]) == 0
+    assert __main__.main(queries) == 0
     assert read_topics(tmp_path / "topics") == expected
 
 
@@ -197,34 +197,10 @@ def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     assert with_texts.pair(query, best, {ALPHA: 0.0}).score.signals == {"model": 0.0, "BM25": 1.0}  # type: ignore[union-attr]
 
 
-def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) -> None:
+def test_the_server_gives_words_no_numbers(encoded: Path) -> None:
     client = TestClient(create_app(Content(systems=open_systems({"both": encoded}, None))))
-    explained = client.post("/explain", json={"system": "both", "query": QUERIES["q1"], "document": "d1"}).json()
-    assert explained["score"]["signals"].keys() == {"model", "BM25"}
-    assert explained["score"]["total"] == explained["score"]["lucene"]
     response = client.post("/query/embed_sparse", json={"inputs": "rain"})
     assert (response.status_code, "no fixed numbers" in response.text) == (424, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--with", "bm25", "--segment-length", "9"], "omit --segment-length"),
-        (["--with", "vectors"], "documents are encoded --with bm25"),
-        (["--with", "toy", "--queries"], "toy: "),
-        (["--with", "bm25", "--queries", "--set", "hybrid_alpha=2"], "from 0 to 1"),
-    ],
-)
-def test_options_that_do_not_fit(encoded: Path, options: list[str], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        __main__.main(["--checkpoint", "fake", "--collection", "toy", "--output", "out", *options])
-
-
-def test_alpha_needs_an_index_with_both(tmp_path: Path) -> None:
-    index, *_ = _indexed(tmp_path / "alone", load_fake("", "document"), load_fake("", "query"))
-    (tmp_path / "topics.tsv").write_text("q1\train\n")
-    with pytest.raises(LearnedSparseError, match="holds no BM25"):
-        search.main(["--index", str(index), "--topics", "topics.tsv", "--alpha", "0.5", "--output", "run"])
 
 
 def test_a_model_that_bm25_scores_is_refused() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.jsonvector.queries import write_queries
-from tests.learned_sparse.encoded_folder import Vectors, write_folder
+from tests.learned_sparse.encoded_folder import Vectors, save_queries, write_folder
 
 DRAW = random.Random(7)
 TERMS = ["##ing", "[CLS]", "u.s", "...", "日本", "😀", '"', "\\", ":", *(f"t{number}" for number in range(60))]
@@ -40,7 +37,6 @@ def lines(path: Path) -> list[str]:
 def save(folder: Path, vectors: Vectors = VECTORS, queries: Vectors = QUERIES) -> tuple[Path, Path]:
     """Folders of encoded documents, in two files, and of encoded queries."""
     write_folder(folder / "vectors", vectors)
-    batch = SparseBatch.from_dicts(queries.values(), dtype="int32")
     (folder / "queries").mkdir()
-    write_queries(folder / "queries", [Query(name, name) for name in queries], batch, LuceneTerms(batch.terms))
+    save_queries(folder / "queries", queries)
     return folder / "vectors", folder / "queries"

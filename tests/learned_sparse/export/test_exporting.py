@@ -70,21 +70,3 @@ def test_what_an_engine_would_round_or_cut_is_refused(
     with pytest.raises(LearnedSparseError, match=message):
         export_vectors(name, tmp_path / "out", vectors=[folder])
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--format pisa --queries {queries} --output {output}", "give --vocabulary fwd.terms of their documents"),
-        ("--format opensearch --queries {queries} --vocabulary x --output {output}", "writes the terms .* itself"),
-        ("--format parquet --queries {queries} --vocabulary {missing} --output {output}", "missing: no such file"),
-        ("--format ciff --vectors {vectors} --collection c --output {output}", "are for the vectors and queries of"),
-    ],
-)
-def test_wrong_options(words: str, message: str, encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    vectors, queries = encoded
-    names = {name: tmp_path / name for name in ("output", "missing")}
-    line = words.format(vectors=vectors, queries=queries, **names)
-    with pytest.raises(LearnedSparseError, match=message):
-        main(line.split())
-    assert not (tmp_path / "output").exists()

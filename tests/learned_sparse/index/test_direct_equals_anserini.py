@@ -15,7 +15,6 @@ from learned_sparse.core.records import Document
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.lucene.searchers import (
-    Bm25Searcher,
     ImpactSearcher,
     document_frequencies,
     open_reader,
@@ -25,6 +24,7 @@ from learned_sparse.lucene.searchers import (
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
+pytestmark = pytest.mark.jvm
 UNUSUAL = {
     "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
     "marks": {
@@ -60,12 +60,11 @@ def both_ways(vectors: Vectors, folder: Path, scoring: str) -> tuple[Path, Path]
 def statistics(index: Path, ids: Iterable[str]) -> dict[str, Any]:
     """Totals, postings, and the hits of each term in their order; BM25's scores show the lengths of documents."""
     terms = document_frequencies(index)
-    with ImpactSearcher(index) as impacts, Bm25Searcher(index) as bm25:
+    with ImpactSearcher(index) as impacts, ImpactSearcher(index, "bm25") as bm25:
         hits = {term: (impacts.search({term: 1}), bm25.search({term: 1})) for term in terms}
     return {"totals": read_contents(index), "terms": terms, "postings": postings_of(index, ids), "hits": hits}
 
 
-@pytest.mark.jvm
 @pytest.mark.parametrize("scoring", ["impact", "bm25"])
 def test_vectors(scoring: str, tmp_path: Path) -> None:
     vectors = {**random_vectors(1), **UNUSUAL}
@@ -79,7 +78,6 @@ def test_vectors(scoring: str, tmp_path: Path) -> None:
     assert len({score for _, score in direct["hits"]["all"][1]}) > (10 if scoring == "bm25" else 1)
 
 
-@pytest.mark.jvm
 def test_text_is_analysed_as_by_anserini(tmp_path: Path) -> None:
     texts = {f"d{n}": " ".join(vector) for n, vector in enumerate(random_vectors(4, 250).values())}
     texts |= {

@@ -1,10 +1,15 @@
-"""Words and terms of a text, and the terms of a score."""
+"""Words and terms of a text, and the terms of a score; the terminal shows any text as text."""
 
 from __future__ import annotations
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from learned_sparse.core.reading import Reading, Share, Sources, Token
 from learned_sparse.core.records import EXPANDED
-from learned_sparse.inspect.explanation import make_view
+from learned_sparse.inspect.explanation import Inspection, make_view
+from learned_sparse.inspect.rendering import to_text, visible
+from tests.learned_sparse.inspect.explaining import Explaining
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"
 TOKENS = (
@@ -77,3 +82,14 @@ def test_a_score_is_divided_among_the_words_of_its_terms() -> None:
     assert [(word.text, word.score) for word in view.words] == [
         ("Wingers", 4.0), (",", 0.0), ("hives", 0.0), ("the", 0.0), ("wing", 7.0),
     ]  # fmt: skip
+
+
+@given(st.text())
+@settings(max_examples=40)
+def test_any_text_is_shown_without_control_characters(text: str) -> None:
+    assert all(character.isprintable() or character in "\n\u200c\u200d" for character in visible(text))
+    view = make_view("document", text, Explaining().explain(text), None)
+    plain = to_text(Inspection(model="m", document=view), terms=5)
+    assert "\x1b" not in plain
+    words = text.partition(EXPANDED)[0].split()
+    assert "".join(piece for piece, _ in view.pieces(0)) == text.partition(EXPANDED)[0] or not words

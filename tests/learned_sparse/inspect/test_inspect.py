@@ -14,7 +14,7 @@ from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.jsonvector.manifest import Counts
-from learned_sparse.lucene.searchers import Bm25Searcher, search_impacts
+from learned_sparse.lucene.searchers import ImpactSearcher, search_impacts
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
 from tests.learned_sparse.inspect.explaining import (
     DOCUMENTS,
@@ -162,7 +162,7 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     """Encoded terms scored by BM25, and plain text: each term has its own BM25; they add up to the searcher's score."""
     encoded = write_folder(tmp_path / "in", {"d": {"hives": 2, "rash": 1}, "e": {"itch": 3}}, scoring="bm25")
     build_index(encoded, tmp_path / "bm25")
-    with Bm25Searcher(tmp_path / "bm25") as searcher:
+    with ImpactSearcher(tmp_path / "bm25", "bm25") as searcher:
         hits = dict(searcher.search({"hives": 2, "rash": 2}))
         alone = dict(searcher.search({"rash": 2}))
     score = as_json(capsys, "--index", tmp_path / "bm25", "--query", "hives rash", "--document", "d")["score"]
@@ -172,7 +172,7 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("d\t\U0001f600 Running the runners ran, running\ne\tanother text\n", encoding="utf-8")
     build_bm25_index(read_documents(corpus), tmp_path / "text")
-    with Bm25Searcher(tmp_path / "text") as searcher:
+    with ImpactSearcher(tmp_path / "text", "bm25") as searcher:
         hits = dict(searcher.search("the running man"))
     inspector = IndexInspector(tmp_path / "text", documents={"d": Document("d", corpus.read_text()[2:36])}.get)
     pair = inspector.pair("the running man", "d")
@@ -185,15 +185,3 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     parts = {word.text: word.score for word in pair.document.words}
     half = pytest.approx(hits["d"] / 2)
     assert parts == {"\U0001f600": 0, "Running": half, "runners": 0, "ran": 0, "running": half}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--model m --text a --query b", "--query is only for --document"),
-        ("--model m --document a --set k=1", "--set is for --text and for queries; documents are encoded already"),
-        ("--document a", "no model is named: give --model NAME or --index DIR"),
-    ],
-)
-def test_options_that_need_each_other(options: str, message: str) -> None:
-    assert refused(*options.split()) == message

@@ -10,7 +10,7 @@ import pytest
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import write_json
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.jsonvector.manifest import Counts, Manifest, differences
+from learned_sparse.jsonvector.manifest import Counts, Manifest
 from tests.learned_sparse.encoded_folder import write_folder
 
 VECTORS = {f"d{number}": {"a": 1} for number in range(3)}
@@ -45,20 +45,6 @@ def test_invalid_manifests(change: dict[str, object] | None, message: str, manif
     write_json(tmp_path / "manifest.json", [] if change is None else {**dataclasses.asdict(manifest), **change})
     with pytest.raises(LearnedSparseError, match=message):
         Manifest.load(tmp_path)
-
-
-def test_settings_exclude_outcome_versions_and_locations(manifest: Manifest) -> None:
-    other = dataclasses.replace(
-        manifest, complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere",
-        input=({"file": "moved"},), versions={"torch": "99"},
-    )  # fmt: skip
-    assert differences(manifest.settings(), other.settings()) == {}
-    other = dataclasses.replace(manifest, encoder={**manifest.encoder, "dtype": "bf16", "top_k": 9}, model="x")
-    assert differences(manifest.settings(), other.settings()) == {
-        "encoder.dtype": ("fp32", "bf16"),
-        "encoder.top_k": (None, 9),
-        "model": ("words", "x"),
-    }
 
 
 def test_problems(manifest: Manifest, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import tempfile
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,7 +22,7 @@ from learned_sparse.index.build import open_vectors
 from learned_sparse.jsonvector.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest, parts_sha256
 from learned_sparse.jsonvector.pruning import prune
-from learned_sparse.jsonvector.reader import read_vectors, vector_files
+from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.lucene.searchers import search_impacts
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
@@ -123,24 +124,6 @@ def test_impacts_times_a_power_of_idf(vectors: Vectors, power: float) -> None:
         assert all(impact > 0 for impact in found[name].values())
 
 
-def test_idf_is_refused_with_bm25(tmp_path: Path) -> None:
-    source = write_folder(tmp_path / "in", VECTORS, encoder={"hybrid": {}})
-    with pytest.raises(LearnedSparseError, match="have BM25"):
-        prune([source], [tmp_path / "out"], idf=0.5)
-
-
-def test_shards_have_one_smallest_impact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {"x": {"d1": {"a": 1, "b": 9}}, "y": {"d2": {"a": 7, "b": 8}}}
-    shards = [write_folder(tmp_path / name, vectors) for name, vectors in rows.items()]
-    words = ["--vectors", *map(str, shards), "--output", str(tmp_path / "out"), "--keep-postings", "0.75"]
-    assert main(["prune", *words]) == 0
-    assert "2 documents, 3 of 4 postings\n25.0% of the postings removed: impacts below 7\n" in capsys.readouterr().out
-    folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
-    assert dict(read_vectors(*folders)) == {"d1": {"b": 9}, "d2": {"a": 7, "b": 8}}
-    with pytest.raises(LearnedSparseError, match=r"min_impact: 7 before, absent now"):
-        open_vectors([folders[0], shards[1]])
-
-
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "in", VECTORS, options={"gzip": False})
     (source / "bm25.json").write_text("statistics of a hybrid model")
@@ -157,22 +140,30 @@ def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     assert (second_options["before"], second_options["removed"]) == (record, {"hives": 2})
 
 
-def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = list(VECTORS)
-    shards = [
-        write_folder(tmp_path / f"in-shard-{number}-of-2", {name: VECTORS[name] for name in names[number::2]})
-        for number in (0, 1)
-    ]
-    words = ["--vectors", *map(str, reversed(shards)), "--output", str(tmp_path / "out")]
-    assert main(["prune", *words, "--max-document-frequency", "0.5"]) == 0  # half of the second shard has "hives"
+@pytest.mark.parametrize(
+    ("rule", "remains", "recorded"),
+    [
+        # Half of the second shard has "hives".
+        (
+            "--max-document-frequency 0.5",
+            lambda term, _: term != "the",
+            "dimensions: ['the'] before, absent now",
+        ),
+        ("--keep-postings 0.5", lambda _, impact: impact >= 3, "min_impact: 3 before, absent now"),
+    ],
+)
+def test_all_shards_are_pruned_by_the_counts_of_all(
+    rule: str, remains: Callable[[str, int], bool], recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    halves = [{name: VECTORS[name] for name in list(VECTORS)[number::2]} for number in (0, 1)]
+    shards = [write_folder(tmp_path / f"in-{number}", half) for number, half in enumerate(halves)]
+    assert main(["prune", "--vectors", *map(str, shards), "--output", str(tmp_path / "out"), *rule.split()]) == 0
     folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
-    remaining = {name: vector for folder in folders for name, vector in read_vectors(folder)}
-    assert remaining == pruned_by_definition(VECTORS, Fraction(1, 2), None)[0]
-    printed = capsys.readouterr().out
-    assert "5 documents, 6 of 10 postings\n1 terms with 40.0% of the postings removed" in printed
-    assert "  the: in 80.0% of the documents\n  1 documents have an empty vector now (kept)\n" in printed
-    with pytest.raises(LearnedSparseError, match=r"pruned dimensions: \['the'\] before, absent now"):
-        open_vectors([folders[0], shards[0]])
+    expected = {name: {t: n for t, n in vector.items() if remains(t, n)} for name, vector in VECTORS.items()}
+    assert dict(read_vectors(*folders)) == expected
+    assert f"5 documents, {sum(map(len, expected.values()))} of 10 postings\n" in capsys.readouterr().out
+    with pytest.raises(LearnedSparseError, match=re.escape(recorded)):
+        open_vectors([folders[0], shards[1]])
 
 
 def _prune(folder: Path, **options: Any) -> None:
@@ -207,30 +198,6 @@ def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., Non
         write(tmp_path, overwrite=True)
     assert mine.read_text() == "mine"
     assert sorted(path for path in output.rglob("*") if path.is_file() and path != mine) == files
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--vectors in --output out --max-document-frequency 1.5", "above 0 and at most 1"),
-        ("--vectors in --output out --keep-postings 0", "above 0 and at most 1"),
-        ("--vectors in --output out --top-dimensions -1", "give 0"),
-        ("--vectors in --output out --top-dimensions 9", "--top-dimensions 9: removes every term"),
-        ("--vectors in --output in --top-dimensions 1", "is the input"),
-        ("--vectors in --output encoded --top-dimensions 1 --overwrite", "written by learned_sparse.encode"),
-        ("--vectors changed --output out --top-dimensions 1", "not the bytes"),
-    ],
-)
-def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_home: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_folder(tmp_path / "in", VECTORS)
-    write_folder(tmp_path / "encoded", VECTORS)
-    changed = vector_files(write_folder(tmp_path / "changed", VECTORS))[0]
-    changed.write_bytes(changed.read_bytes() + b"\n")
-    with pytest.raises(LearnedSparseError) as error:
-        main(["prune", *words.split()])
-    assert message in str(error.value)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.jvm

@@ -1,8 +1,11 @@
-"""The choice and start of Java; most runtimes in these tests are two small files."""
+"""The installation: the choice and start of Java, our class file, and the checks; most runtimes are two small files."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene import jvm
+from learned_sparse.lucene import installation, jvm
 
 
 def runtime(home: Path, release: str) -> Path:
@@ -56,7 +59,7 @@ def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
     script = """
 import jnius
-from learned_sparse.lucene import jvm
+from learned_sparse.lucene import installation, jvm
 print(jvm.start_jvm().source, jnius.autoclass(jvm.LUCENE_CALLS))
 """
     environment = {**os.environ, "JAVA_HOME": str(jvm.find_java().home), "PYTHONPATH": str(root)}
@@ -65,8 +68,11 @@ print(jvm.start_jvm().source, jnius.autoclass(jvm.LUCENE_CALLS))
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_remove_temporary_files_while_java_runs(root: Path, tmp_path: Path, number: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "start"),
+    [(signal.SIGINT, 130, "start_jvm()"), (signal.SIGTERM, 143, "start_jvm()"), (signal.SIGTERM, 143, "")],
+)
+def test_signals_remove_temporary_files(root: Path, tmp_path: Path, number: int, status: int, start: str) -> None:
     """Java's own handlers would end the process at once."""
     script = f"""
 import os, signal, time
@@ -75,14 +81,15 @@ from learned_sparse.core.files import atomic_write
 from learned_sparse.lucene.jvm import start_jvm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def main(argv):
-    start_jvm()
+    {start}
     with atomic_write({str(tmp_path / "run.txt")!r}):
         os.kill(os.getpid(), {int(number)})
         time.sleep(20)
 run_main(main)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
-    assert (done.returncode, list(tmp_path.iterdir())) == (status, []), done.stderr
+    assert (done.returncode, list(tmp_path.iterdir())) == (status, [])
+    assert done.stderr == ("interrupted\n" if number == signal.SIGINT else "")
 
 
 @pytest.mark.jvm
@@ -102,3 +109,52 @@ def test_options_that_java_refuses(variable: str, value: str, python: Any, monke
     assert done.stderr.startswith("error: Java does not start (")
     assert done.stderr.endswith(f"); check {variable} {value}\n")
     assert done.stderr.count("\n") == 1
+
+
+CLASSES = Path("learned_sparse", "lucene", "java", "learnedsparse")
+
+
+def test_the_class_file_is_compiled_from_its_source(root: Path, tmp_path: Path) -> None:
+    javac = shutil.which("javac")
+    version = javac and subprocess.run([javac, "-version"], capture_output=True, text=True, check=True).stdout
+    if not javac or not version or not re.match(r"javac 17\b", version):
+        pytest.skip("no javac 17; other versions write other bytes")
+    if importlib.metadata.version("pyserini").startswith("2."):
+        pytest.skip("the class is compiled with the Lucene of Pyserini 1, which all versions run")
+    options = [
+        "--release",
+        "17",
+        "-Xlint:all,-classfile",
+        "-Werror",
+        "-cp",
+        str(jvm.anserini_jar()),
+        "-d",
+        str(tmp_path),
+    ]
+    subprocess.run([javac, *options, str(root / CLASSES / "LuceneCalls.java")], check=True)
+    (compiled,) = tmp_path.rglob("*.class")
+    assert compiled.read_bytes() == (root / CLASSES / "LuceneCalls.java").with_suffix(".class").read_bytes()
+
+
+def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert installation.report() == 0
+    report = capsys.readouterr().out
+    assert report.splitlines()[-1] == "no problems"
+    assert [word for word in ("Java", "fatjar.jar", "PyTorch", "extras: ") if word not in report] == []
+
+
+@pytest.mark.parametrize("missing", ["find_java", "anserini_jar", "torch"])
+def test_problems_and_ways_out(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise LearnedSparseError("no find_java or anserini_jar; install it")
+
+    if missing == "torch":
+        monkeypatch.setitem(sys.modules, "torch", None)
+    else:
+        monkeypatch.setattr(installation, missing, fail)
+    assert installation.report() == 1
+    report = capsys.readouterr().out
+    assert f"PROBLEM: {'torch cannot be imported' if missing == 'torch' else 'no find_java'}" in report
+    assert report.endswith("1 problem\n")

@@ -14,6 +14,7 @@ from learned_sparse.collections.trec import read_run
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.test_jvm import OLD, runtime
 
+pytestmark = pytest.mark.jvm
 VECTORS = {"d1": {"all": 1, "hives": 3}, "d2": {"all": 1, "rash": 20, "hives": 3}, "d3": {"all": 4}}
 SCRIPT = """
 import json, os, sys
@@ -35,7 +36,6 @@ for command in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.jvm
 def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
     """A script, and the commands of Pyserini's documentation: an old ``java`` on PATH, no JAVA_HOME, and no key of
     OpenAI, without which ``import pyserini.encode`` fails.
@@ -76,7 +76,6 @@ def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
     assert done.stdout.split()[-3:] == ["recip_rank", "all", "0.7500"]  # ranks 1 and 2
 
 
-@pytest.mark.jvm
 @pytest.mark.parametrize(("code", "status"), [("None", 0), ("3", 3), ("'sorry'", 1)])
 def test_exit_statuses_pass_through(
     code: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

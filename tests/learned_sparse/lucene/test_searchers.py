@@ -18,6 +18,7 @@ from learned_sparse.lucene.writer import LuceneWriter
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
+pytestmark = pytest.mark.jvm
 DRAW = random.Random(11)
 ID_FORMATS = ("d{}", "D{}", "é{}", "日本{}", "😀{}", "\uffff{}", "{}")
 TERMS = ["all", "##ing", "|", "日本", "😀", *(f"t{number}" for number in range(40))]
@@ -63,7 +64,6 @@ def stock(index: Path) -> Iterator[Any]:
     searcher.close()
 
 
-@pytest.mark.jvm
 @pytest.mark.parametrize("k", [1, 50, 599, 1_000])
 def test_hits_equal_pyserinis(index: Path, stock: Any, k: int) -> None:
     names = list(QUERIES)
@@ -79,7 +79,6 @@ def test_hits_equal_pyserinis(index: Path, stock: Any, k: int) -> None:
     assert any(len(hits) > 1 and hits[-1][1] == hits[0][1] for hits in results.values()) or k == 1
 
 
-@pytest.mark.jvm
 def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
     with ImpactSearcher(str(index)) as searcher:
         for query in QUERIES.values():
@@ -92,16 +91,17 @@ def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
         assert len(searcher.search({"all": 1}, 20)) == 20
 
 
-@pytest.mark.jvm
 def test_errors(index: Path, tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a Lucene index .*learned_sparse.index"):
         ImpactSearcher(tmp_path / "gone")
+    with pytest.raises(LearnedSparseError, match="--k1 takes 0 or more, --b a number from 0 to 1"):
+        ImpactSearcher(index, "bm25", k1=-1)
     with ImpactSearcher(index) as searcher:
         for impact in (-1, 0.5, float("nan"), MAX_INT + 1):
             with pytest.raises(LearnedSparseError, match=r"'t1' has the impact .*not a whole number"):
                 searcher.search({"t1": impact})  # type: ignore[dict-item]
         with pytest.raises(LearnedSparseError, match=r"search\(queries\.encode\('hives on skin'\)"):
-            searcher.search("hives on skin")  # type: ignore[arg-type]
+            searcher.search("hives on skin")
         for k in (0, -1):
             with pytest.raises(LearnedSparseError, match=f"{k} hits: give 1"):
                 searcher.search({"t1": 1}, k)
@@ -111,7 +111,6 @@ def test_errors(index: Path, tmp_path: Path) -> None:
         searcher.search({"t1": 1})  # closed
 
 
-@pytest.mark.jvm
 def test_text_of_many_words(tmp_path: Path) -> None:
     """Words without white space between them are also terms; by default Lucene rejects more than 1,024."""
     build_bm25_index([Document("d1", "hives"), Document("d2", "rash")], tmp_path / "index", threads=1)

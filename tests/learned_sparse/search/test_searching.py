@@ -14,14 +14,12 @@ import pytest
 
 from learned_sparse import pyserini
 from learned_sparse.collections.trec import read_run, separate_ties
-from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
-from learned_sparse.search.searching import search_all
 from tests.learned_sparse.encoded_folder import WordCounts, description, dot_products, write_folder
 
 DRAW = random.Random(5)
@@ -132,7 +130,7 @@ def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) 
     assert dropped["d7"] == written(expected[:rank] + expected[rank + 1 : rank + 2])
     assert dropped["10"] == written(documents_of(QUERIES["10"])[: rank + 1])
     hits = {"a": [("b", 2.0), ("a", 2.0)], "c": [("b", 1.0)]}
-    results = search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
+    results = search.search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
     assert list(results) == [("a", [("b", 2.0)]), ("c", [("b", 1.0)])]
 
 
@@ -193,21 +191,6 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
                 assert [document for document, _ in results[name]] == [document for document, _ in hits]
                 assert dict(results[name]) == pytest.approx(dict(hits), abs=1e-3)
     assert names == {"text": {"q1", "q2", "q3"}, "terms": {"q1", "q2"}}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--index x --topics y --output z --collection pydoc", "not both"),
-        ("--index x --topics y --output z --k1 -1", "--k1 takes 0 or more, --b a number from 0 to 1"),
-        ("--backend exact --index x", "reads vectors, not an index"),
-        ("--backend exact --model gone", "no vectors yet; run .*or name their folder with --vectors"),
-        ("--index x --query-vectors q --output r --alpha 0", "--alpha: --query-vectors are"),
-    ],
-)
-def test_wrong_usage(arguments: str, message: str, tmp_home: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        search.main(arguments.split())
 
 
 @pytest.mark.jvm

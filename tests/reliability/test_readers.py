@@ -1,4 +1,4 @@
-"""Files of text lines: what a good line says is read, and any other line is refused with its file and number."""
+"""Files of text lines and YAML: what is right is read, and the rest refused in one line with file, place and reason."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import find, given
 from hypothesis import strategies as st
 
+from encoders.training.recipe import RECIPES, load_recipe
+from eval.reproduce.matrix import MATRICES, load_matrix
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import MAX_LINE_VARIABLE
+from learned_sparse.core.yaml_files import read_yaml
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
-from tests.reliability.scale import generated, refusal
+from tests.reliability.scale import damaged, generated, refusal, replaced
 
 ODD = ["..", "../../x", "C:\\x", "007", "-0", "NaN", "<b>", "é", "e\u0301", "\U0001f600", "%2e", "日" * 254, "[x]"]
 LETTERS = st.characters(exclude_categories=["Cs"]).filter(lambda c: not c.isspace() and c not in "\0\ufeff")
@@ -34,18 +40,6 @@ TERMS = st.dictionaries(WORDS, st.integers(1, 300), min_size=1, max_size=3)
 SCORES = st.floats(width=32, allow_nan=False, allow_infinity=False)
 Line = tuple[str, Any]
 """A line without its end, and the record in it."""
-
-
-@st.composite
-def json_documents(draw: st.DrawFn) -> Line:
-    id, title, text, expanded = draw(WORDS), draw(TEXTS), draw(TEXTS), draw(st.lists(WORDS, max_size=2))
-    fields: dict[str, Any] = {
-        draw(st.sampled_from(["id", "_id", "docid"])): id,
-        draw(st.sampled_from(["text", "contents"])): text,
-    }
-    fields |= ({"title": title} if title else {}) | ({"expanded": expanded} if expanded else {})
-    line = json.dumps(fields, ensure_ascii=draw(st.booleans()))
-    return line, (id, " ".join(filter(None, (title, text))), " ".join(expanded))
 
 
 def json_line(record: Any, **fields: Any) -> Line:
@@ -80,25 +74,24 @@ class Reader:
     """Whether byte order marks may begin lines."""
 
 
-NUMBERS = ("NaN", "Infinity", "1e400", "-1", "0", "1.0", "1.5", "2147483648", "1" + "0" * 30, "true", '"1"', "null")
 JSON: tuple[str | bytes, ...] = (
-    "{", "[]", "7", b"\xff", "x" * 99, '{"text": "x", "contents": "x", "query": "x", "vector": {"a": 1}}',
+    "{", "[]", b"\xff", "x" * 99, '{"text": "x", "contents": "x", "query": "x", "vector": {"a": 1}}',
     *(f'{{"id": {id}, "text": "x", "vector": {{"a": 1}}}}' for id in (
-        '"a b"', '""', "true", "1.5", "1e400", '"a\\u0000"', '"\\ufeffa"', '"a\\u2028b"', '"\\ud800"',
-        f'"{"x" * 40_000}"',
+        '"a b"', '""', "1.5", "1e400", '"a\\u0000"', '"\\ufeffa"', '"a\\u2028b"', '"\\ud800"', f'"{"x" * 40_000}"',
     )),
-    '{"id": "x", "text": "\\udfff", "vector": {"\\ud800": 1}}', '{"id": "x", "text": NaN, "vector": {"a": NaN}}',
+    '{"id": "x", "text": NaN, "vector": {"a": NaN}}',
 )  # fmt: skip
 VECTORS = (
-    *(f'{{"id": "x", "vector": {{"a": {number}}}}}' for number in NUMBERS),
-    '{"id": "x"}', '{"id": "x", "vector": {}}', '{"id": "x", "vector": [1]}', '{"id": "x", "vector": {"a b": 1}}',
-    '{"id": "x", "vector": {"": 1}}', f'{{"id": "x", "vector": {{"{"x" * 255}": 1}}}}',
-    f'{{"id": "x", "vector": {{"{chr(0x1F600) * 128}": 1}}}}',
+    *(f'{{"id": "x", "vector": {vector}}}' for vector in (
+        "{}", "[1]", '{"a b": 1}', '{"": 1}', f'{{"{chr(0x1F600) * 128}": 1}}',
+        *(f'{{"a": {number}}}' for number in ("Infinity", "1e400", "0", "1.5", "2147483648", "1" + "0" * 30, "true")),
+    )),
+    '{"id": "x"}',
 )  # fmt: skip
-TEXT = ('{"id": "x"}', '{"id": "x", "text": 3}', '{"id": "x", "text": ["x"]}')
+TEXT = ('{"id": "x"}', '{"id": "x", "text": ["x"]}')
 COLUMNS: tuple[str | bytes, ...] = ("one", "\tno id", "a b\tx", b"\xff\tx")
-GRADES = tuple(f"q 0 d {grade}" for grade in ("1.0", "1_0", "\u0663", "9" * 5000, "2147483648", "--1", "-", "+1"))
-FLOATS = ("nan", "inf", "-Infinity", "1e400", "1_000", "\u0663", "0x10", "1,5")
+GRADES = tuple(f"q 0 d {grade}" for grade in ("1.0", "1_0", "\u0663", "9" * 5000, "2147483648", "-"))
+FLOATS = ("nan", "-Infinity", "1e400", "1_000", "\u0663", "0x10")
 
 
 def documents(path: Path) -> list[Any]:
@@ -110,7 +103,10 @@ def queries(path: Path) -> list[Any]:
 
 
 READERS = {
-    "documents.jsonl": Reader(suffix=".jsonl", read=documents, good=json_documents(), bad=(*JSON, *TEXT)),
+    "documents.jsonl": Reader(
+        suffix=".jsonl", read=documents, bad=(*JSON, *TEXT),
+        good=st.builds(lambda id, text: json_line((id, text, ""), _id=id, text=text), WORDS, TEXTS),
+    ),
     "documents.tsv": Reader(
         suffix=".tsv", read=documents, bad=COLUMNS,
         good=st.builds(lambda id, text: (f"{id}\t{text}", (id, text, "")), WORDS, TEXTS),
@@ -195,22 +191,58 @@ def test_good_lines_are_read_and_a_bad_one_is_named(name: str, tmp_path: Path) -
     assert len(outcomes) == 2
 
 
-@EVERY
-def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
+@st.composite
+def cut(draw: st.DrawFn, good: st.SearchStrategy[Line]) -> bytes:
     """Good lines with a piece cut out and another one put in its place."""
-    reader = READERS[name]
     odd = ['"', "\\ud800", "\t", "\n", "\ufeff", "\0", "1e999", "{}", " "]
-    pieces = st.binary(max_size=6) | st.sampled_from(odd).map(str.encode)
+    content = b"\n".join(line_bytes(line) for line, _ in draw(st.lists(good, min_size=1, max_size=3)))
+    start, length = draw(st.integers(0, len(content))), draw(st.integers(0, 9))
+    return (
+        content[:start] + draw(st.binary(max_size=6) | st.sampled_from(odd).map(str.encode)) + content[start + length :]
+    )
+
+
+YAML: dict[str, tuple[Callable[[Path], Any], list[Path]]] = {
+    "recipe": (load_recipe, sorted(RECIPES.glob("[!_]*.yaml"))),
+    "matrix": (load_matrix, [path for path in sorted(MATRICES.glob("*.yaml")) if path.stat().st_size < 8_000]),
+    "collection": (load_collection, sorted({path for path in descriptions().values() if path.stem != "cqadupstack"})),
+}
+YAML_VALUES: list[Any] = [
+    None, True, 0, -1, 10**30, 0.5, float("nan"), float("inf"), "", "x", "7", "1e-3", "no", "..", "/etc/passwd",
+    "C:\\x", "a\nb", "\u2028", "é" * 300, "-x", "{data}", [], {}, [[]], {"x": 1}, [None], {"kind": "none"},
+]  # fmt: skip
+
+
+@st.composite
+def mutated(draw: st.DrawFn, files: list[Path]) -> bytes:
+    """A YAML file of the repository with one value changed, a bit flipped, or the end missing."""
+    content = draw(st.sampled_from(files)).read_bytes()
+    whole = draw(replaced(yaml.safe_load(content), YAML_VALUES))
+    changed = yaml.safe_dump(whole, sort_keys=False, allow_unicode=draw(st.booleans()))
+    return draw(st.just(changed.encode("utf-8", "surrogatepass")) | damaged(content))
+
+
+CONTENTS: dict[str, tuple[str, Callable[[Path], Any], st.SearchStrategy[bytes]]] = {
+    **{name: (reader.suffix, reader.read, cut(reader.good)) for name, reader in READERS.items()},
+    **{name: (".yaml", read, mutated(files)) for name, (read, files) in YAML.items()},
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    suffix, read, contents = CONTENTS[name]
+    path, outcomes = tmp_path / f"file{suffix}", Counter[bool]()
 
     @generated
-    @given(st.lists(reader.good, min_size=1, max_size=3), pieces, st.data())
-    def check(lines: list[Line], piece: bytes, data: st.DataObject) -> None:
-        content = b"\n".join(line_bytes(line) for line, _ in lines)
-        start, cut = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 9))
-        path = save(tmp_path / f"file{reader.suffix}", content[:start] + piece + content[start + cut :], pack=False)
-        assert (refusal(reader.read, path) or str(path)).startswith(str(path))
+    @given(contents)
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        message = refusal(read, path)
+        assert suffix == ".yaml" or (message or str(path)).startswith(str(path))
+        outcomes[message is None] += 1
 
     check()
+    assert len(outcomes) == 2
 
 
 @EVERY
@@ -223,25 +255,19 @@ def test_files_that_are_refused_as_a_whole(name: str, tmp_path: Path, monkeypatc
     assert "not a regular file" in refused(reader.read, path)
     path.unlink()
     path.write_bytes(b"")
-    if reader.empty:
-        assert not reader.read(path)
-    else:
-        assert refused(reader.read, path).startswith(": no ")
-    for data in (content + b"\xe9", content.decode().encode("utf-16")):
-        path.write_bytes(data)
-        assert re.match(r":\d+: ", refused(reader.read, path))
-    path.write_bytes(gzip.compress(content))
-    assert "gzip data, but not named .gz; rename the file" in refused(reader.read, path)
+    assert not reader.read(path) if reader.empty else refused(reader.read, path).startswith(": no ")
     monkeypatch.setenv(MAX_LINE_VARIABLE, "1")
-    path.write_bytes(content + b"a" * (2**20 + 1))
-    assert refused(reader.read, path).startswith(":2: a line longer than 1 MB; is this a file of lines? If it is, set")
-    for damaged in (gzip.compress(content)[:-3], gzip.compress(content) + b"garbage", b"\x1f\x8b"):
-        packed.write_bytes(damaged)
-        assert "damaged or cut-off gzip data" in refused(reader.read, packed)
-    packed.write_bytes(content)
-    assert "named .gz, but not gzip data" in refused(reader.read, packed)
-    packed.write_bytes(gzip.compress(content + b"a" * (2**20 + 1)))
-    assert "a line longer than 1 MB" in refused(reader.read, packed)
+    long = content + b"a" * (2**20 + 1)
+    for file, data, message in (
+        (path, content + b"\xe9", r":\d+: "), (path, content.decode().encode("utf-16"), r":\d+: "),
+        (path, gzip.compress(content), "gzip data, but not named .gz; rename the file"),
+        (path, long, ":2: a line longer than 1 MB; is this a file of lines"),
+        (packed, gzip.compress(long), "a line longer than 1 MB"),
+        (packed, content, "named .gz, but not gzip data"),
+        *((packed, data, "damaged or cut-off gzip data") for data in (gzip.compress(content)[:-3], b"\x1f\x8b")),
+    ):  # fmt: skip
+        file.write_bytes(data)
+        assert re.search(message, refused(reader.read, file))
 
 
 def test_separators_of_unicode_split_no_line_and_no_column(tmp_path: Path) -> None:
@@ -265,3 +291,36 @@ def test_a_folder_with_a_broken_link_is_not_read_in_part(tmp_path: Path) -> None
     (tmp_path / "b.tsv").symlink_to(tmp_path / "gone.tsv")
     with pytest.raises(LearnedSparseError, match=r"b\.tsv: not a regular file, so the folder cannot be read whole"):
         read_documents(tmp_path)
+
+
+NASTY = {
+    b"a: 1\na: 2\n": "2: not readable as YAML: the key 'a' is given twice; keep one",
+    b"x: 1\n? [a]\n: 2\n": "2: .*unhashable key",
+    b"x: 1\ny: !!python/object/apply:os.system ['touch ran']\n": "2: .*could not determine a constructor",
+    b"x: 1\ny: " + b"[" * 100_000: "recursion",
+    **dict.fromkeys((b"x: !!int z", b"x: !!int ''", b"x: !!bool z", b"x: !!timestamp z"), "does not fit its tag"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", NASTY, ids=lambda content: repr(content[:40]))
+def test_nasty_files(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "nasty.yaml"
+    path.write_bytes(content)
+    with pytest.raises(LearnedSparseError, match=rf"nasty\.yaml:.*{NASTY[content]}") as error:
+        read_yaml(path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+    assert [file.name for file in tmp_path.iterdir()] == ["nasty.yaml"]  # nothing ran
+
+
+def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(
+        "\ufeffdate: 2026-01-01\r\nyes_or_no: [no, on, true]\r\nnumbers: [010, 12:30, 0x10, .nan]\r\n".encode()
+        + b"2020: a\r\nhalf: [5.0e-1, 5e-1, .5]\r\nnothing: [null, ~]\r\nshared: &s {a: 1}\r\nagain: {<<: *s, a: 2}\r\n"
+    )
+    assert read_yaml(path) == {
+        "date": "2026-01-01", "yes_or_no": ["no", "on", True], "numbers": ["010", "12:30", "0x10", ".nan"],
+        "2020": "a", "half": [0.5] * 3, "nothing": [None, None], "shared": {"a": 1}, "again": {"a": 2},
+    }  # fmt: skip
