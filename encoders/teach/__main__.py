@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.trec import read_run
-from learned_sparse.core.commands import print_next
+from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import locked
 from learned_sparse.core.settings import CommandParser, positive
@@ -85,7 +85,10 @@ def main(argv: list[str] | None = None) -> int:
     # the scores of all shards are in one folder
     scores = options.output if options.num_shards == 1 else options.output.parent
     source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
-    print_next(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}")
+    print(
+        "next:",
+        command_line(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}"),
+    )
     return 0
 
 

@@ -9,6 +9,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -164,8 +165,9 @@ def _word_pieces(options: argparse.Namespace) -> str:
 
     The weight of a word piece is its count; special tokens such as [CLS] are not counted. BM25 scores the bags.
     """
-    from encoders.checkpoints.notes import FORMAT, BagNotes, CheckpointNotes, write_notes
+    from encoders.checkpoints.notes import CheckpointNotes, write_notes
     from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer
+    from encoders.encoding.bag_of_words import BagNotes
 
     folder = tokenizer_folder(options.tokenizer)
     loaded = read_tokenizer(folder)
@@ -173,9 +175,8 @@ def _word_pieces(options: argparse.Namespace) -> str:
         file.write((folder / TOKENIZER).read_bytes())
     added = loaded.get_added_tokens_decoder()
     special = tuple(sorted(number for number, token in added.items() if token.special))
-    bag = BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0)
+    bag = asdict(BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0))
     notes = CheckpointNotes(
-        format=FORMAT,
         architecture="word-pieces",
         settings={},
         vocabulary_size=max(loaded.get_vocab().values()) + 1,

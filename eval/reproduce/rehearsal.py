@@ -120,7 +120,7 @@ class MadeUp:
         """A BERT of random weights: ``masked-lm``, ``headless``, or a ``classifier`` of text pairs."""
         folder = self.folder / "backbones" / f"{kind}-{layers}"
         if not (folder / "config.json").is_file():
-            from encoders.backbone.pretrained import save_random_bert  # imports torch
+            from encoders.backbone.towers import save_random_bert  # imports torch
 
             save_random_bert(folder, [*_WORDS, *_OTHER_WORDS], kind, layers)
         return str(folder)

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from encoders.backbone.device import DTYPES
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
-from encoders.head.screen import Screen
-from encoders.head.vocabulary_head import pool
+from encoders.backbone.towers import LanguageModel, load_tokenizer
+from encoders.head.vocabulary_head import Screen, pool
 from tests.benchmarks.engines import BATCH
 from tests.benchmarks.run import interleave
 from tests.benchmarks.shapes import MAX_LENGTH, PRECISIONS, PUBLISHED, SMALL, Shape, passages

@@ -31,8 +31,8 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
 from encoders.backbone.device import training_precision
-from encoders.training.data.batches import examples_in_order
 from encoders.training.recipe import Recipe, Stage, load_recipe
+from encoders.training.sources import examples_in_order
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import read_run

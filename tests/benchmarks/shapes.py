@@ -14,8 +14,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from encoders.backbone.device import has_bf16
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
+from encoders.backbone.towers import LanguageModel, load_tokenizer
 from encoders.checkpoints.hub import locate
 from encoders.head.vocabulary_head import pool
 from learned_sparse.collections.pydoc import docstrings, source_files, standard_library

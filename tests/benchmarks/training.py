@@ -14,8 +14,7 @@ import transformers
 from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, process_settings
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
+from encoders.backbone.towers import LanguageModel, load_tokenizer
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training.learner import make_optimizer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import signal
 import threading
 import time
@@ -22,6 +21,7 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.lucene.jvm import start_jvm
 from learned_sparse.ray import Engine, Resources
+from tests.learned_sparse.input_files import files, write_texts
 from tests.ray_nodes import Nodes
 
 COUNT = 400
@@ -44,21 +44,14 @@ def nodes(cluster_of_nodes: Nodes) -> Nodes:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.jsonl"
     texts = [f"w{number % 5} w{number % 3} w{number % 7}" for number in range(COUNT)]
-    path.write_text("".join(json.dumps({"id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
-    return path
+    return write_texts(tmp_path / "corpus.jsonl", texts)
 
 
 def encode_with(tiny: Path, corpus: Path, output: Path, *more: str) -> Path:
     words = ["--checkpoint", str(tiny), "--model", "tiny", "--input", str(corpus), "--output", str(output)]
     assert encode.main([*words, "--part-size", "5", "--bits", "8", "--dtype", "fp32", "--device", "cpu", *more]) == 0
     return output
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """All files, hidden ones too."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def on(nodes: Nodes) -> list[str]:
@@ -80,10 +73,10 @@ def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path
     encode_with(tiny_bert, corpus, output, *on(nodes), *segments)
     assert killed.is_set()
     one = encode_with(tiny_bert, corpus, tmp_path / "one", *segments)
-    assert files_of(output) == files_of(one)
+    assert files(output) == files(one)
     assert Manifest.load(one).counts.segmented == COUNT
     encode_with(tiny_bert, corpus, output, "--resume", *on(nodes), *segments)  # is complete: nothing is encoded again
-    assert files_of(output) == files_of(one)
+    assert files(output) == files(one)
 
 
 def test_an_error_in_a_shard(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ CASES = [
     (f"{ENCODE} --num-shards 2 --shard-id 2", "--shard-id 2: with --num-shards 2 give 0 to 1"),
     (f"{ENCODE} --part-size 0", "--part-size: 0: give at least 1"),
     (f"{ENCODE} --split test", "--split: only with --queries"),
-    (f"{ENCODE} --queries --split tset", "did you mean 'test'"),
     (f"{ENCODE} --bits 40", "40 bits: give 1 to 31"),
     (f"{ENCODE} --segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
     (f"{ENCODE} --segment-overlap 1", "need --segment-length"),
@@ -68,7 +67,7 @@ CASES = [
 def folder(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with inputs; the encoder of every checkpoint is the fake one."""
     install_loader(monkeypatch)
-    monkeypatch.setattr("encoders.resolve_checkpoint", lambda name: name)
+    monkeypatch.setattr("encoders.checkpoints.hub.resolve_checkpoint", lambda name: name)
     monkeypatch.chdir(tmp_path)
     save_collection(tmp_path / "toy", ["dev", "test"])
     changed = vector_files(write_folder(tmp_path / "changed", {"d1": {"a": 1}}))[0]

@@ -12,15 +12,15 @@ import torch
 import yaml
 
 from encoders import load
-from encoders.backbone.pretrained import save_random_bert
+from encoders.backbone.towers import save_random_bert
 from encoders.teach import __main__ as command
 from encoders.teach.__main__ import main
 from encoders.teach.cross_encoder import CrossEncoderRecipe, train_cross_encoder
 from encoders.teach.scorers import CrossEncoder
 from encoders.train import main as train_main
-from encoders.training.data.files import TeacherScores
-from encoders.training.data.sources import load_source
+from encoders.training.files import TeacherScores
 from encoders.training.recipe import Negatives, Source, recipe_values
+from encoders.training.sources import load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse

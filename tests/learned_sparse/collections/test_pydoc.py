@@ -13,10 +13,8 @@ from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.pydoc import docstrings, source_files
 from learned_sparse.core.files import sha256
 
-MODULE = '''"""A tiny module about frogs.
-
-It exists so that a test may read it.
-"""
+MODULE = '''
+"""A tiny module about frogs, which a test reads."""
 import missing_and_never_imported
 
 class Frog:
@@ -28,8 +26,7 @@ class Frog:
         The distance depends on the frog, the weather and the leaf.
         """
         def inside(): "Has no qualified name."
-
-    async def rest(self): "Sleep.\\n\\nUntil the sun comes out again, or later."
+    async def rest(self): "Sleep."
     def silent(self): pass
 
 if missing_and_never_imported.windows:

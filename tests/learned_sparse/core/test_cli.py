@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core.commands import print_next
+from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError, run_main
 
 
@@ -34,10 +34,7 @@ def exit_status(error: BaseException) -> int | str | None:
     [
         (LearnedSparseError("corpus.jsonl:3: no text"), "corpus.jsonl:3: no text"),
         (UnicodeEncodeError("utf-8", "caf\udce9.txt", 3, 4, "surrogates not allowed"), "'caf\\udce9.txt': not text"),
-        (
-            FileNotFoundError(errno.ENOENT, "No such file", "runs/x"),
-            "runs/x: No such file or directory; check the path",
-        ),
+        (FileNotFoundError(errno.ENOENT, "No such file", "runs/x"), "runs/x: No such file or directory; check the"),
         # As the library safetensors raises it.
         (RuntimeError("I/O error: No space left on device (os error 28)"), "output: No space left on device; free"),
         (MemoryError(), "ran out of memory; free memory, or use a smaller --batch-size"),
@@ -124,5 +121,5 @@ def test_the_next_command_names_the_python_that_runs(
     ):  # fmt: skip
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.setattr(sys, "executable", str(running))
-        print_next("eval.evaluate --run x")
+        print("next:", command_line("eval.evaluate --run x"))
         assert capsys.readouterr().out == f"next: {expected} -m eval.evaluate --run x\n"

@@ -10,7 +10,6 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse, parse_changes
-from learned_sparse.core.yaml_files import read_yaml
 
 
 @dataclass(frozen=True)
@@ -55,22 +54,6 @@ def test_errors_name_the_key(values: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError) as error:
         parse(Settings, values, "file")
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "no such file"),
-        (b"a: [", "not readable as YAML"),
-        (b"\xff", "cannot be read"),
-        (b"- 1", r"got \[1\]"),
-    ],
-)
-def test_unreadable_yaml(tmp_path: Path, content: bytes | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / "a.yaml").write_bytes(content)
-    with pytest.raises(LearnedSparseError, match=message):
-        read_yaml(tmp_path / "a.yaml")
 
 
 @pytest.mark.parametrize("words", [["alpha"], ["=1"], ["alpha="], ["a=1", "a=1"], ["a=[1"]])

@@ -17,6 +17,7 @@ from learned_sparse.export.exporting import export_vectors
 from learned_sparse.lucene.jvm import start_jvm
 from tests.learned_sparse.encoded_folder import dot_products
 from tests.learned_sparse.export.collection import QUERIES, VECTORS
+from tests.learned_sparse.input_files import write
 
 Hits = list[tuple[str, float]]
 Clause = Callable[[str, float], Any]
@@ -70,9 +71,8 @@ class Features:
 
 
 def bulk_documents(folder: Path) -> list[dict[str, Any]]:
-    lines = [
-        json.loads(line) for file in sorted(folder.glob("bulk-*.ndjson")) for line in file.read_bytes().splitlines()
-    ]
+    files = sorted(folder.glob("bulk-*.ndjson"))
+    lines = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
     assert [line["index"]["_id"] for line in lines[::2]] == [document["id"] for document in lines[1::2]]
     return lines[1::2]
 
@@ -128,14 +128,9 @@ def test_elasticsearch_scores_are_exact_without_a_divisor(encoded: tuple[Path, P
     assert mapping == {"type": "sparse_vector", "index_options": {"prune": False}}
 
 
-def corpus(path: Path, lines: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    return path
-
-
 def test_fields_of_the_encoded_files_are_stored(tmp_path: Path) -> None:
     lines: list[Any] = [{"_id": "1", "title": "Hives", "text": "An itch."}, [], {"_id": "2", "text": "Drag of a wing."}]
-    texts = corpus(tmp_path / "corpus.jsonl", lines)
+    texts = write(tmp_path / "corpus.jsonl", *map(json.dumps, lines))
     options = ["--model", "splade-tiny", "--dtype", "fp32", "--input", str(texts), "--output", str(tmp_path / "v")]
     encode([*options, "--on-bad-line", "skip"])
     export = ["--format", "opensearch", "--vectors", str(tmp_path / "v"), "--output", str(tmp_path / "o")]
@@ -148,17 +143,8 @@ def test_fields_of_the_encoded_files_are_stored(tmp_path: Path) -> None:
     assert mapping["title"] == mapping["text"] == {"type": "text"}
     with pytest.raises(LearnedSparseError, match="no document has 'url'"):
         export_main([*export, "--overwrite", "--fields", "url"])
-    corpus(texts, lines[::-1])
+    write(texts, *map(json.dumps, lines[::-1]))
     with pytest.raises(LearnedSparseError, match="document '2' does not follow"):
         export_main([*export, "--overwrite", "--fields", "text"])
     with pytest.raises(LearnedSparseError, match="opensearch and elasticsearch"):
         export_main(["--format", "pisa", *export[2:], "--overwrite", "--fields", "text"])
-
-
-@pytest.mark.jvm
-def test_feature_field_holds_integers_up_to_512() -> None:
-    """Of larger ones it keeps nine significant bits: 513 becomes 512, 1,023 becomes 1,022."""
-    impacts = [*range(1, 516), 1022, 1023]
-    features = Features([{"id": f"d{impact}", "impacts": {"t": impact}} for impact in impacts])
-    stored = {int(name[1:]): int(score) for name, score in features.hits({"t": 1}, features.linear)}
-    assert stored == {impact: impact if impact <= 512 else impact & ~1 for impact in impacts}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,45 +35,38 @@ class Explaining(WordCounts):
 
     quantizer: Any = Quantizer(2.0)
 
-    def __init__(self, **changes: Any) -> None:
-        super().__init__(**changes)
-        self.uses_expanded = False
-
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         return SparseBatch.from_dicts([self.explain(text).weights for text in texts])
 
     def explain(self, text: str) -> Reading:
-        words, end = text.split(), 0
+        words = list(re.finditer(r"\S+", text))
         tokens = [Token("[CLS]", 0, 0, None, None)]
-        for number, word in enumerate(words):
-            start = text.index(word, end)
-            end = start + len(word)
-            tokens.append(Token(word, start, end, 0, number))
-        shares = {word: [Share(at, 2.0) for at, token in enumerate(tokens) if token.text == word] for word in words}
+        tokens += [Token(word[0], word.start(), word.end(), 0, number) for number, word in enumerate(words)]
+        shares = {
+            word[0]: [Share(at, 2.0) for at, token in enumerate(tokens) if token.text == word[0]] for word in words
+        }
         if len(words) > 1:
             shares[EXPANSION] = [Share(1, 0.5, "expansion"), Share(2, 1.0, "expansion")]
-        weights = {term: sum(share.weight for share in term_shares) for term, term_shares in shares.items()}
+        weights = {term: sum(share.weight for share in of_term) for term, of_term in shares.items()}
         ordered = sorted(weights, key=lambda term: (-weights[term], term))
+        gates = {EXPANSION: (Share(1, 0.75), Share(0, 1.25))}
         return Reading(
             tokens=tuple(tokens),
             truncated=False,
             spelled=True,
             weights={term: weights[term] for term in ordered},
-            sources={
-                term: Sources(
-                    shares=tuple(shares[term]),
-                    gate=(Share(1, 0.75), Share(0, 1.25)) if term == EXPANSION else (),
-                )
-                for term in ordered
-            },
+            sources={term: Sources(shares=tuple(shares[term]), gate=gates.get(term, ())) for term in ordered},
         )
 
 
+def impacts(text: str) -> dict[str, int]:
+    """Impacts of a text by ``Explaining``."""
+    return dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
+
+
 def vectors() -> dict[str, Mapping[str, int]]:
-    """Impacts of ``DOCUMENTS`` by ``Explaining``."""
-    batch = Explaining().encode(list(DOCUMENTS.values()))
-    impacts = Explaining.quantizer.quantize(batch)[0]
-    return {name: impacts.row(row) for row, name in enumerate(DOCUMENTS)}
+    """Impacts of ``DOCUMENTS``."""
+    return {name: impacts(text) for name, text in DOCUMENTS.items()}
 
 
 def save_index(folder: Path, **changes: Any) -> Path:
@@ -90,20 +84,19 @@ def save_index(folder: Path, **changes: Any) -> Path:
     return folder / "index"
 
 
-def explain_everything(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Make ``load_encoder`` return ``Explaining``; returns the arguments of its calls."""
-    calls: list[dict[str, Any]] = []
-
-    def load_encoder(checkpoint: str, side: str, **options: Any) -> Explaining:
-        calls.append({"checkpoint": checkpoint, "side": side, **options})
-        return Explaining(**({"side": "document"} if side == "document" else {}))
-
-    replace_encoders(monkeypatch, load_encoder)
-    return calls
+LOADED: list[dict[str, Any]] = []
+"""Arguments of the calls of ``load_explaining``."""
 
 
-def replace_encoders(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder]) -> None:
+def load_explaining(checkpoint: str, side: str, **options: Any) -> Explaining:
+    """``Explaining`` in place of a checkpoint."""
+    LOADED.append({"checkpoint": checkpoint, "side": side, **options})
+    return Explaining(**({"side": "document"} if side == "document" else {}))
+
+
+def replace_encoders(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder] = load_explaining) -> None:
     """Replace ``load_encoder`` for documents, texts and queries."""
+    LOADED.clear()
     for module in (inspection, query_encoder):
         monkeypatch.setattr(module, "load_encoder", load_encoder)
 

@@ -1,4 +1,4 @@
-"""Encoded documents for Anserini and encoded queries for Pyserini: reading is the inverse of writing; bad lines."""
+"""Encoded documents and queries and manifests: reading is the inverse of writing; bad input."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import sha256
-from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.core.files import sha256, write_json
+from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
 from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason, unfit_reason
+from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.__main__ import main as check
-from learned_sparse.jsonvector.manifest import Manifest, Part
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from learned_sparse.jsonvector.queries import check_queries, read_topics, write_queries
 from learned_sparse.jsonvector.reader import load_vectors, read_vectors
+from learned_sparse.jsonvector.writer import LuceneTerms
 from tests.learned_sparse.encoded_folder import save_queries, write_folder, write_part
 
 characters = st.characters(exclude_categories=["Cs"])
@@ -250,9 +251,54 @@ def test_queries_belong_to_their_manifest_and_to_the_documents(tmp_path: Path) -
     manifest.save(tmp_path / "queries")
     check_queries(tmp_path / "queries" / "queries.tsv", vectors)
     assert read_topics(tmp_path / "queries") == {"q1": {"a": 1}}
-    dataclasses.replace(manifest, encoder={**model, "tokenizer_sha256": "2"}).save(tmp_path / "queries")
-    with pytest.raises(LearnedSparseError, match=r"not encoded by the model of the documents .tokenizer_sha256"):
-        check_queries(tmp_path / "queries", vectors)
     (tmp_path / "queries" / "queries.tsv").write_text("q1\tb\n")
     with pytest.raises(LearnedSparseError, match=r"queries.tsv: not the bytes the manifest records; encode"):
         read_topics(tmp_path / "queries")
+
+
+THREE = {f"d{number}": {"a": 1} for number in range(3)}
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    """Manifest of ``tmp_path``, with three files; impacts of queries are at most 255."""
+    write_folder(tmp_path, THREE, parts=3, input=({"file": "corpus.jsonl"},), query_quantizer=Quantizer(12.5, 8))
+    return Manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 99}, "format 99, this version knows 1"),
+        ({"kind": "indexes"}, "'indexes' is not one of 'documents', 'queries'"),
+        ({"modell": "x"}, "unknown key 'modell'; did you mean 'model'"),
+        ({"quantizer": {"scale": -1.0, "bits": None}}, "quantisation factor -1.0"),
+        ({"parts": [{"file": "x", "documents": "two", "sha256": ""}]}, r"parts\[0\]: documents: expected int"),
+        (None, "expected an object, got list"),
+    ],
+)
+def test_invalid_manifests(change: dict[str, object] | None, message: str, manifest: Manifest, tmp_path: Path) -> None:
+    write_json(tmp_path / "manifest.json", [] if change is None else {**dataclasses.asdict(manifest), **change})
+    with pytest.raises(LearnedSparseError, match=message):
+        Manifest.load(tmp_path)
+
+
+def test_problems(manifest: Manifest, tmp_path: Path) -> None:
+    assert list(manifest.problems(tmp_path)) == []
+    (tmp_path / "vectors" / "part-00001.jsonl").unlink()
+    (tmp_path / "vectors" / "part-00002.jsonl").write_text("{ }")
+    (tmp_path / "vectors" / "more.jsonl").write_text("{}")
+    problems = [problem.replace(str(tmp_path), "") for problem in manifest.problems(tmp_path)]
+    assert problems == [
+        "/vectors/part-00001.jsonl: missing",
+        "/vectors/part-00002.jsonl: not the bytes the manifest records",
+        "/vectors/more.jsonl: not in the manifest",
+    ]
+    assert "not complete" in next(iter(dataclasses.replace(manifest, complete=False).problems(tmp_path)))
+
+
+def test_warning_about_scores_beyond_exact_floats(manifest: Manifest, tmp_path: Path) -> None:
+    binary = dataclasses.replace(manifest, query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
+    assert binary.finish(tmp_path, (), Counts(largest_sum=2**24)).warnings == ()
+    assert "16,777,217" in binary.finish(tmp_path, (), Counts(largest_sum=2**24 + 1)).warnings[0]
+    assert "4,278,190,080" in manifest.finish(tmp_path, (), Counts(largest_sum=2**24)).warnings[0]  # 255 times as much

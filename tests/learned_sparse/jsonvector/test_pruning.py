@@ -144,11 +144,7 @@ def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     ("rule", "remains", "recorded"),
     [
         # Half of the second shard has "hives".
-        (
-            "--max-document-frequency 0.5",
-            lambda term, _: term != "the",
-            "dimensions: ['the'] before, absent now",
-        ),
+        ("--max-document-frequency 0.5", lambda term, _: term != "the", "dimensions: ['the'] before, absent now"),
         ("--keep-postings 0.5", lambda _, impact: impact >= 3, "min_impact: 3 before, absent now"),
     ],
 )

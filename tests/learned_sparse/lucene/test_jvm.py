@@ -1,4 +1,4 @@
-"""The installation: the choice and start of Java, our class file, and the checks; most runtimes are two small files."""
+"""The installation: Java, our class file, the checks, processors and memory; most runtimes are two small files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.core import machine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene import installation, jvm
 
@@ -56,14 +57,14 @@ def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.jvm
-def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
+def test_a_jvm_that_other_code_has_started_is_extended(root: Path, python: Any) -> None:
     script = """
 import jnius
 from learned_sparse.lucene import installation, jvm
 print(jvm.start_jvm().source, jnius.autoclass(jvm.LUCENE_CALLS))
 """
     environment = {**os.environ, "JAVA_HOME": str(jvm.find_java().home), "PYTHONPATH": str(root)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    done = python("-c", script, env=environment)
     assert done.stdout.startswith("already running <class 'jnius.reflect.learnedsparse.LuceneCalls'>"), done.stderr
 
 
@@ -72,7 +73,7 @@ print(jvm.start_jvm().source, jnius.autoclass(jvm.LUCENE_CALLS))
     ("number", "status", "start"),
     [(signal.SIGINT, 130, "start_jvm()"), (signal.SIGTERM, 143, "start_jvm()"), (signal.SIGTERM, 143, "")],
 )
-def test_signals_remove_temporary_files(root: Path, tmp_path: Path, number: int, status: int, start: str) -> None:
+def test_signals_remove_temporary_files(tmp_path: Path, number: int, status: int, start: str, python: Any) -> None:
     """Java's own handlers would end the process at once."""
     script = f"""
 import os, signal, time
@@ -87,7 +88,7 @@ def main(argv):
         time.sleep(20)
 run_main(main)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
+    done = python("-c", script)
     assert (done.returncode, list(tmp_path.iterdir())) == (status, [])
     assert done.stderr == ("interrupted\n" if number == signal.SIGINT else "")
 
@@ -121,19 +122,11 @@ def test_the_class_file_is_compiled_from_its_source(root: Path, tmp_path: Path) 
         pytest.skip("no javac 17; other versions write other bytes")
     if importlib.metadata.version("pyserini").startswith("2."):
         pytest.skip("the class is compiled with the Lucene of Pyserini 1, which all versions run")
-    options = [
-        "--release",
-        "17",
-        "-Xlint:all,-classfile",
-        "-Werror",
-        "-cp",
-        str(jvm.anserini_jar()),
-        "-d",
-        str(tmp_path),
-    ]
-    subprocess.run([javac, *options, str(root / CLASSES / "LuceneCalls.java")], check=True)
+    options = ["--release", "17", "-Xlint:all,-classfile", "-Werror", "-d", str(tmp_path)]
+    source = root / CLASSES / "LuceneCalls.java"
+    subprocess.run([javac, *options, "-cp", str(jvm.anserini_jar()), str(source)], check=True)
     (compiled,) = tmp_path.rglob("*.class")
-    assert compiled.read_bytes() == (root / CLASSES / "LuceneCalls.java").with_suffix(".class").read_bytes()
+    assert compiled.read_bytes() == source.with_suffix(".class").read_bytes()
 
 
 def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,18 +136,27 @@ def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert [word for word in ("Java", "fatjar.jar", "PyTorch", "extras: ") if word not in report] == []
 
 
-@pytest.mark.parametrize("missing", ["find_java", "anserini_jar", "torch"])
-def test_problems_and_ways_out(
-    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_problems_and_ways_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
-        raise LearnedSparseError("no find_java or anserini_jar; install it")
+        raise LearnedSparseError("no find_java; install it")
 
-    if missing == "torch":
-        monkeypatch.setitem(sys.modules, "torch", None)
-    else:
-        monkeypatch.setattr(installation, missing, fail)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(installation, "find_java", fail)
     assert installation.report() == 1
     report = capsys.readouterr().out
-    assert f"PROBLEM: {'torch cannot be imported' if missing == 'torch' else 'no find_java'}" in report
-    assert report.endswith("1 problem\n")
+    assert "PROBLEM: torch cannot be imported" in report
+    assert "PROBLEM: no find_java; install it" in report
+    assert report.endswith("2 problems\n")
+
+
+def test_limits_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_LIMITS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert (machine.processors(), machine.memory()) == (3, whole)
+    for cpu, memory, expected in (
+        ("max 100000", "max", (3, whole)), ("150000 100000", "1000000", (2, 10**6)), ("400000 1000", "max", (3, whole)),
+    ):  # fmt: skip
+        (tmp_path / "cpu.max").write_text(f"{cpu}\n")
+        (tmp_path / "memory.max").write_text(f"{memory}\n")
+        assert (machine.processors(), machine.memory()) == expected

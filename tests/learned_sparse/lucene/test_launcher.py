@@ -55,9 +55,9 @@ def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
         f"{search} --topics encoded.tsv --output encoded.txt --encoder queries.jsonl",
         "eval.trec_eval -c -m recip_rank qrels.txt run.txt",
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    environment |= {"PATH": str(runtime(tmp_path / "old", OLD) / "bin"), "OPENAI_API_KEY": ""}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[3])  # for the import of tests
+    root = str(Path(__file__).parents[3])  # for the import of tests
+    old_java = {"JAVA_HOME": "", "PATH": str(runtime(tmp_path / "old", OLD) / "bin")}
+    environment = {**os.environ, **old_java, "OPENAI_API_KEY": "", "PYTHONPATH": root}
     words = json.dumps([command.split() for command in commands])
     done = python("-c", SCRIPT, words, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

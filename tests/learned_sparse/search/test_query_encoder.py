@@ -1,8 +1,9 @@
-"""Query encoders: the encoder recorded in an index, its settings and quantiser, and use in Pyserini."""
+"""Query encoders: the encoder recorded in an index, its settings and quantiser, use in Pyserini, and without torch."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
+from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.search import query_encoder
@@ -133,3 +135,31 @@ def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: P
     assert [call["checkpoint"] for call in loaded] == list(names.values())
     for name in ("unknown", "naver/splade-cocondenser-ensembledistil", str(tmp_home)):
         assert encoder_named(name) is None
+
+
+ENCODE_QUERIES = """
+import json, sys
+from pathlib import Path
+from learned_sparse.search.query_encoder import QueryEncoder
+impacts = QueryEncoder.from_index(sys.argv[1]).encode_batch(["Hives, hives!", ""])
+print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"} & set(sys.modules))]))
+"""
+
+
+def test_queries_of_spade_are_encoded_without_torch(tmp_path: Path, tiny_bert: Path, python: Any) -> None:
+    """They are bags of words."""
+    from encoders.encoding.model import new_model, save_checkpoint
+
+    save_checkpoint(tmp_path / "checkpoint", new_model("spade", {}, str(tiny_bert)))
+    (tmp_path / "corpus.tsv").write_text("d\thives are a rash of the skin\n")
+    named = ["--model", "spade", "--checkpoint", str(tmp_path / "checkpoint"), "--device", "cpu"]
+    files = ["--input", str(tmp_path / "corpus.tsv"), "--output", str(tmp_path / "out")]
+    assert encode([*named, *files, "--set", "alpha=0.3"]) == 0
+    IndexNote("impact", (Manifest.load(tmp_path / "out"),), {}).save(tmp_path)
+    done = python("-c", ENCODE_QUERIES, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    impacts, loaded = json.loads(done.stdout)
+    assert impacts[0].keys() == {"hives", ",", "!"}
+    assert set(impacts[0].values()) == {1}
+    assert impacts[1] == {}
+    assert loaded == []

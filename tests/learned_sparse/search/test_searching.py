@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 import shutil
@@ -56,8 +55,8 @@ def documents_of(query: Mapping[str, int]) -> list[tuple[str, float]]:
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    counts = Counts(read=len(VECTORS), written=len(VECTORS), segmented=60, largest_segments=40)
-    counts = dataclasses.replace(counts, postings=sum(map(len, VECTORS.values())))
+    size, postings = len(VECTORS), sum(map(len, VECTORS.values()))
+    counts = Counts(read=size, written=size, segmented=60, largest_segments=40, postings=postings)
     return write_folder(tmp_path_factory.mktemp("run") / "encoded", VECTORS, options=SEGMENTED, counts=counts)
 
 
@@ -83,18 +82,9 @@ def topics(tmp_path: Path) -> Path:
 def run(searched_folder: Path, topics: Path, *options: str, output: str = "run.txt") -> Path:
     """Search an index, or a folder of vectors in memory; returns the path of the run."""
     path = topics.parent / output
-    source = (
-        ["--index", str(searched_folder)]
-        if searched_folder.name == "index"
-        else ["--backend", "exact", "--vectors", str(searched_folder)]
-    )
-    assert search.main([*source, "--topics", str(topics), "--output", str(path), *options]) == 0
+    source = ["--index"] if searched_folder.name == "index" else ["--backend", "exact", "--vectors"]
+    assert search.main([*source, str(searched_folder), "--topics", str(topics), "--output", str(path), *options]) == 0
     return path
-
-
-def lines(path: Path) -> list[tuple[str, str]]:
-    """``(query, document)`` in the order of the file."""
-    return [(columns[0], columns[2]) for columns in map(str.split, path.read_text().splitlines())]
 
 
 def written(hits: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -108,7 +98,7 @@ def test_lucene_and_exact_backends_give_the_run_of_stock(index: Path, vectors: P
     words = ["--impact", "--min-idf", "-1", "--index", str(index), "--topics", str(topics), "--output", str(stock)]
     assert pyserini.run("search.lucene", [*words, "--hits", "30"]) == 0
     ours = run(index, topics, "--rank-segments", "--hits", "30", "--threads", "2", "--batch-size", "3")
-    assert sorted(lines(ours)) == sorted(lines(stock))
+    assert read_run(ours).keys() == read_run(stock).keys()
     for name, hits in read_run(stock).items():
         assert read_run(ours)[name] == hits == written(dot_products(QUERIES[name], VECTORS)[:30])
     for options in (["--rank-segments", "--hits", "30"], [], ["--hits", "3", "--output-format", "msmarco"]):
@@ -135,9 +125,7 @@ def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) 
 
 
 def test_max_passage_is_for_segments_that_no_manifest_records(vectors: Path, topics: Path, tmp_path: Path) -> None:
-    (tmp_path / "plain").mkdir()
-    for file in (vectors / "vectors").iterdir():
-        shutil.copy(file, tmp_path / "plain")
+    shutil.copytree(vectors / "vectors", tmp_path / "plain")
     query_vectors = tmp_path / "queries.jsonl"
     query_vectors.write_text("".join(json.dumps({"id": n, "vector": q}) + "\n" for n, q in QUERIES.items()))
     output = tmp_path / "run"
@@ -194,9 +182,7 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
 
 
 @pytest.mark.jvm
-def test_scores_above_24_bits_and_large_impacts_of_queries(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_above_24_bits_and_large_impacts_of_queries(tmp_path: Path, caplog: Any) -> None:
     """Lucene's sums are 32-bit floats; a query is never written as repeated terms, which would exhaust memory."""
     vectors = write_folder(tmp_path / "in", {"d1": {"a": 2, "b": 1}, "d2": {"a": 2}, "d3": {"c": 1}})
     build_index(vectors, tmp_path / "index")

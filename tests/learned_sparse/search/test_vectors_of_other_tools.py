@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.search import __main__ as search
 from tests.learned_sparse.encoded_folder import dot_products
+from tests.learned_sparse.input_files import write
 
 WEIGHTS: dict[str, dict[str, float]] = {
     "7": {"hives": 1.5, "##ing": 0.003, "skin": 0.0}, "d2": {"hives": 3.0, "itch": 0.71}, "d3": {}, "d4": {"wing": 2}
@@ -30,10 +30,7 @@ IMPACTS = {"7": {"hives": 128}, "d2": {"hives": 255, "itch": 60}, "d3": {}, "d4"
 
 def write_lines(path: Path, vectors: Mapping[str, Any], **fields: str) -> Path:
     """One line for each vector, as other tools write them."""
-    path.parent.mkdir(exist_ok=True)
-    lines = "".join(json.dumps({"id": name, **fields, "vector": vector}) + "\n" for name, vector in vectors.items())
-    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
-    return path
+    return write(path, *(json.dumps({"id": name, **fields, "vector": vector}) for name, vector in vectors.items()))
 
 
 @pytest.mark.jvm

@@ -13,27 +13,18 @@ import uvicorn
 
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.documents import read_documents
-from learned_sparse.core.encoder import Encoder
 from learned_sparse.index.build import build_bm25_index
 from learned_sparse.inspect import inspection
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, Judged, Texts, open_systems
 from learned_sparse.serve.guard import configured
-from tests.learned_sparse.inspect.explaining import DOCUMENTS, Explaining, save_index
+from tests.learned_sparse.inspect.explaining import DOCUMENTS, load_explaining, save_index
 from tests.toy_data import save_beir
 
 SCRIPT = "<script>document.title='broken'</script><img src=x onerror=\"document.title='broken'\">"
 QUERIES = {"q1": "hives and rash", "q2<svg/onload=alert(1)>": f"rash {SCRIPT}"}
 GRADES = [("q1", "d10", 1), ("q1", "d1", 2), ("q1", "d2", 0), ("q2<svg/onload=alert(1)>", "ü/3", 1)]
 AGAIN = "<b>again</b>"
-LOADED: list[str] = []
-"""Sides that were loaded."""
-
-
-def load_explaining(checkpoint: str, side: str, **options: object) -> Encoder:
-    """``Explaining`` in place of a checkpoint."""
-    LOADED.append(side)
-    return Explaining(**({"side": "document"} if side == "document" else {}))
 
 
 @contextmanager

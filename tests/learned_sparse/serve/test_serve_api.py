@@ -19,15 +19,8 @@ from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.serve.api import STATIC, create_app
 from learned_sparse.serve.content import Content
-from tests.learned_sparse.inspect.explaining import DOCUMENTS, Explaining, vectors
-from tests.learned_sparse.serve.serving import (
-    AGAIN,
-    GRADES,
-    LOADED,
-    SCRIPT,
-    load_explaining,
-    toy_content,
-)
+from tests.learned_sparse.inspect.explaining import DOCUMENTS, LOADED, impacts, load_explaining, vectors
+from tests.learned_sparse.serve.serving import AGAIN, GRADES, SCRIPT, toy_content
 
 pytestmark = pytest.mark.jvm
 QUERY = "hives and rash"
@@ -49,10 +42,6 @@ def ask(client: TestClient, path: str, **body: Any) -> Any:
     response = client.post(path, json=body)
     assert response.status_code == 200, response.text
     return response.json()
-
-
-def impacts(text: str) -> dict[str, int]:
-    return dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
 
 
 def exact_hits(text: str) -> list[tuple[str, int]]:
@@ -162,7 +151,7 @@ def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
         for system in ("words", AGAIN, "bm25"):
             for side in ("document", "query"):
                 ask(client, "/encode", text="a word", system=system, side=side)
-        assert sorted(LOADED) == ["document", "query"]
+        assert sorted(call["side"] for call in LOADED) == ["document", "query"]
         assert list(content.systems["bm25"].encoder("query").terms) == []
         shutil.copytree(content.systems["words"].index, tmp_path / "other")
         shutil.rmtree(content.systems["words"].index)

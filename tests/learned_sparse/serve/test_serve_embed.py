@@ -16,6 +16,7 @@ from learned_sparse.inspect.inspection import encoder_cache
 from learned_sparse.serve import embed
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content
+from tests.learned_sparse.encoded_folder import WordCounts
 from tests.tiny_models import TEXTS
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -41,7 +42,7 @@ def folders(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 @pytest.fixture(scope="module")
 def content(folders: dict[str, Path]) -> Content:
     loaders = {name: partial(encoder_cache(), str(folder), dtype="fp32") for name, folder in folders.items()}
-    return Content(systems={}, checkpoints={**loaders, "broken": refuse})
+    return Content(systems={}, checkpoints={**loaders, "broken": refuse, "with-bm25": lambda _: WordCounts(hybrid={})})
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,7 @@ def test_texts_that_are_truncated(client: TestClient) -> None:
         ("/left/embed_sparse", "a", 422, "Validation", "side: Input should be 'document' or 'query'"),
         ("/embed_sparse?system=splad", "a", 404, "Validation", "did you mean 'splade'?"),
         ("/query/embed_sparse?system=broken", "a", 424, "Backend", "no query here"),
+        ("/query/embed_sparse?system=with-bm25", "a", 424, "Backend", "no fixed numbers"),
     ],
 )
 def test_refusals(client: TestClient, path: str, inputs: Any, status: int, error_type: str, message: str) -> None:

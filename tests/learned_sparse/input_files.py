@@ -1,19 +1,33 @@
-"""The encode command with the fake encoder, and small inputs for it."""
+"""Input files, ids that they may hold, and the encode command on them."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from hypothesis import strategies as st
+
 from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest
+
+IDS = st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
+    lambda name: name.split() == [name]
+)
+
+
+def write(path: Path, *lines: str | bytes) -> Path:
+    """Write lines, without a line end after the last one; a file named ``*.gz`` is compressed."""
+    content = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
 
 
 def write_texts(path: Path, texts: Iterable[str]) -> Path:
     """Write documents ``d0``, ``d1``, ... as JSON lines."""
-    path.write_text("".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
-    return path
+    return write(path, *(json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate(texts)), "")
 
 
 def files(folder: Path) -> dict[str, bytes]:
