@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from eval.runs import add_collection_options, load_split
 from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
@@ -37,15 +38,12 @@ from learned_sparse.search.query_encoder import QueryEncoder
 _ENCODED = 100  # queries whose encoding is timed
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
-of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries unless a time says
-so. SPLADE's paper estimates FLOPS from about 100,000 queries of MS MARCO's whole development set: encode those with
-learned_sparse.encode --queries --input FILE, and name them with --flops-queries.
+of learned_sparse.search, one query at a time on one thread, warm, without encoding unless a time says so.
 
 examples:
   python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote
   python -m eval.costs --index BM25 --collection scifact --split test            an index of plain text
-  python -m eval.costs --vectors VECTORS --queries QUERIES --backend exact       without an index
-  python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        the engine of many papers
+  python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        without an index
 """
 T = TypeVar("T")
 Times = dict[str, float]
@@ -61,13 +59,15 @@ _ENCODER_WARM_UP = 10
 def main(argv: list[str] | None = None) -> int:
     """Measure all costs; print JSON, or write it and print a summary."""
     options = _parser().parse_args(argv)
-    if not (options.index or options.vectors):
-        raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
-    if options.index and options.backend:
-        raise LearnedSparseError(f"--backend {options.backend} searches --vectors, not --index")
+    refuse(
+        (
+            not (options.index or options.vectors),
+            "give --index DIR, or --vectors DIR for other searchers",
+        ),
+        (options.index and options.backend, f"--backend {options.backend} searches --vectors, not --index"),
+        (options.set and not options.encoding, "--set is for the encoder that --encoding times"),
+    )
     options.backend = "lucene" if options.index else options.backend or "exact"
-    if options.set and not options.encoding:
-        raise LearnedSparseError("--set is for the encoder that --encoding times")
     result = _measure(options)
     if options.output:
         write_json(options.output, result)
@@ -311,11 +311,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
-    add(
-        "--backend",
-        choices=["exact", "pisa", "seismic"],
-        help="searcher of --vectors (default exact); Lucene searches --index",
-    )
+    engines = "searcher of --vectors (default exact); Lucene searches --index"
+    add("--backend", choices=["exact", "pisa", "seismic"], help=engines)
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
     flops = "queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)"
     add("--flops-queries", type=Path, metavar="DIR|FILE", help=flops)

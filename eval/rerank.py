@@ -28,7 +28,6 @@ keep their order. Each pair is scored once, for all runs and depths. eval.evalua
 examples:
   python -m eval.rerank --collection msmarco-v1-passage --split dev --run bm25=bm25.txt spade=spade.txt \\
       --cross-encoder cross-encoder/ms-marco-MiniLM-L6-v2 --output reranked
-  python -m eval.rerank --collection trec-car --split test --run bm25.txt --depth 1000 --checkpoint DIR --output OUT
 """
 
 

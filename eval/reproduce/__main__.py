@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import logging
 import shlex
-import subprocess
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.pages import PAGE, scores, write_report
 from eval.reproduce.plan import Plan, make_plan, plan_cell
 from eval.reproduce.results import exit_status, kept_cells, write_leaderboard
-from eval.reproduce.runner import (
-    Runner,
-    check_disk_space,
-    in_this_process,
-    on_cluster,
-    own_process,
-    stopped_and_resumed,
-    terminate,
-)
-from eval.reproduce.steps import Step, other_versions
+from eval.reproduce.runner import Runner, run_steps
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import add_engine_options, refuse
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
-from learned_sparse.core.files import home, locked
+from learned_sparse.core.files import locked
 from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.ray import Engine
 
-_logger = logging.getLogger(__name__)
 _MISSING = """\
 Missing files have to be placed by hand: python -m learned_sparse.collections NAME says where a collection is from. The
 predicted queries by document id of docT5query for MS MARCO are the data sets
@@ -45,8 +31,6 @@ Face Hub, to be unpacked (gunzip)."""
 _MEASURES = ("MRR", "MAP", "nDCG", "R", "P@", "Success")
 _PRINTED = ("row", "minus", *_MEASURES, "FLOPS", "terms", "Lucene ms/query, mean", "ms/query with encoding, mean")
 """Beginnings of the headings of the first column's scores that are printed; the pages have all."""
-MAX_WAITING_STEPS = 32
-"""Steps that are given to a cluster at a time; Ray starts those that fit."""
 EPILOG = """\
 A step that was done with the same inputs and settings is skipped, and a killed step is resumed. A step that fails
 leaves the cells that need it empty; its output is in reproduce/logs below the home folder. The exit status is 1 if one
@@ -100,13 +84,18 @@ def _run_matrix(
     if options.check_data:
         print(*(lines := list(data_lines(plan))), sep="\n")
         return int(any(line.startswith("missing") for line in lines))
+    title = f"{matrix.title}: {len(plan.cells)} cells"
+    if options.dry_run:
+        runner = Runner(plan.steps, lambda _: 0)
+        for step in plan.steps:
+            state = "to do" if step in runner.todo else "impossible" if step in runner.failed else "done"
+            print(f"{state:12}{step.title}\n            {step.command}")
+        print(*dict.fromkeys(runner.failed.values()), *data_lines(plan), runner.summary(title, runner.todo), sep="\n")
+        return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
-    if options.dry_run:
-        _print_steps(plan)
-        return 0
     kept = kept_cells(whole, output, chosen, drop=options.drop or options.rehearse)
-    failed = _run(plan, options, engine)
+    failed = run_steps(title, plan.steps, options, engine)
     cells = sum(failed.keys().isdisjoint(cell.steps) for cell in plan.cells)
     print(f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed")
     with locked(output):
@@ -119,38 +108,6 @@ def _run_matrix(
         print(textwrap.fill(matrix.about, 120))
     print(f"written: {output / PAGE}")
     return status or int(bool(failed))
-
-
-def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapping[Step, str]:
-    """Run the steps that are not done; returns the errors of those that failed."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(locked(home() / "reproduce"))  # against other runners
-        if engine:
-            variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-            commands = stack.enter_context(engine.tasks(**variables))
-            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, partial(on_cluster, commands), commands.stop)
-        elif options.rehearse or options.in_process:
-            jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
-        else:
-            running = set[subprocess.Popen[bytes]]()
-            execute = partial(own_process, options.threads, running)
-            jobs, runner = options.jobs or 1, Runner(plan.steps, execute, partial(terminate, running))
-        _logger.info(_summary(plan, runner, () if options.rehearse else runner.todo))
-        if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
-            _logger.warning(
-                "steps that are done stay, although they were done with other code (%s); to do a step again, "
-                "remove its output below %s", "; ".join(lines), home(),
-            )  # fmt: skip
-        runner.run(jobs)
-    return runner.failed
-
-
-def _print_steps(plan: Plan) -> None:
-    runner = Runner(plan.steps, lambda _: 0)
-    for step in plan.steps:
-        state = "to do" if step in runner.todo else "impossible" if step in runner.failed else "done"
-        print(f"{state:12}{step.title}\n            {step.command}")
-    print(*dict.fromkeys(runner.failed.values()), *data_lines(plan), _summary(plan, runner, runner.todo), sep="\n")
 
 
 def data_lines(plan: Plan) -> Iterator[str]:
@@ -183,12 +140,6 @@ def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
             raise LearnedSparseError(f"--{option} {word}: no row{did_you_mean(word, [value for _, value in known])}")
         rows |= dict.fromkeys(name for name in found if matrix.rows[name].kind != "published")
     return list(rows)
-
-
-def _summary(plan: Plan, runner: Runner, written: Sequence[Step]) -> str:
-    """Numbers of cells and steps, and disk space; raises if the disk is too full for what ``written`` write."""
-    space = check_disk_space(written)
-    return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {len(runner.done)} done; {space}"
 
 
 def _command_line(options: argparse.Namespace) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -205,18 +204,9 @@ class Row:
             (self.tolerance < 0, f"tolerance {self.tolerance}; give 0 or more"),
             (len(self.best_of or self.fusion) == 1, f"{kinds[0]}: name two or more rows"),
             (self.published and not self.scores, "'published: SOURCE' needs 'scores'"),
-            (
-                self.bm25 and self.options and self.bm25 != "word-pieces",
-                f"'options' are of encoding, and 'bm25: {self.bm25}' encodes nothing",
-            ),
-            (
-                self.bm25 and (self.bm25 == "expanded") != bool(self.expanded),
-                "'bm25: expanded' and 'expanded: FILE' belong together",
-            ),
-            (
-                not 0 <= (self.k1 or 0.0) < math.inf or not 0 <= (self.b or 0.0) <= 1,
-                f"k1 {self.k1}, b {self.b}; k1 is 0 or more, and b from 0 to 1",
-            ),
+            (self.bm25 in ("text", "expanded") and self.options, f"'options': 'bm25: {self.bm25}' encodes nothing"),
+            (self.bm25 and (self.bm25 == "expanded") != bool(self.expanded), "'bm25: expanded' needs 'expanded: FILE'"),
+            ((self.k1 or 0) < 0 or not 0 <= (self.b or 0) <= 1, f"k1 {self.k1}, b {self.b}; give 0 or more, 0 to 1"),
             (
                 self.expansion and bool(self.expanded) == (self.expansion == "none"),
                 "'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it",

@@ -11,21 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from eval.charts import label, matplotlib_style, set_scale, svg
 from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
 from eval.reproduce.results import judge_again
 from eval.stats import SIGNIFICANT, difference
-from eval.tables import (
-    Cell,
-    Column,
-    Section,
-    Strong,
-    format_sections,
-    label,
-    matplotlib_style,
-    one_line,
-    set_scale,
-    svg,
-)
+from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
 from learned_sparse.core.files import atomic_write
 
 PAGE, FIGURE = "README.md", "tradeoff.svg"
@@ -296,7 +286,7 @@ def _expected(content: Json) -> list[list[Cell]]:
 
 
 def _kind(row: Json) -> str:
-    return f"{row['kind']}: {row['source']}" if row["source"] else str(row["kind"])
+    return f"{row['kind']}: {row['source']}".removesuffix(": ")
 
 
 def _training(row: Json) -> str:

@@ -298,10 +298,8 @@ class Builder:
         )
         old = self.made.setdefault(name, new)
         if (old.command, old.needs, old.reads, old.facts) != (new.command, new.needs, new.reads, new.facts):
-            raise LearnedSparseError(
-                f"two steps of this matrix write {path}; give one of the rows another name:\n"
-                f"  {old.command}\n  {new.command}"
-            )
+            both = f"{old.command}\n  {new.command}"
+            raise LearnedSparseError(f"two steps of this matrix write {path}; rename one of the rows:\n  {both}")
         return old
 
     def target(self, column: Column, seed: int | None = None) -> Target:

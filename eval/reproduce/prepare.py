@@ -22,6 +22,7 @@ from learned_sparse.collections.collection import load_collection, split_names, 
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import add_bad_line_option, new_terms
 from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, new_folder
 from learned_sparse.core.settings import CommandParser, positive
@@ -73,10 +74,10 @@ def _sample(options: argparse.Namespace) -> str:
     whether a query's own document is ranked.
     """
     split, seed, documents, on_bad_line = options.split, options.seed, options.documents, options.on_bad_line
-    if (options.run is None) != (options.depth is None):
-        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
-    if not (options.run or options.queries or documents):
-        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
+    refuse(
+        ((options.run is None) != (options.depth is None), "--run and --depth belong together"),
+        (not (options.run or options.queries or documents), "give --queries, --documents, or --run with --depth"),
+    )
     source = load_collection(options.collection)
     qrels, whole = source.qrels(split), source.split(split)
     chosen = list(qrels)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from eval.reproduce.matrix import Matrix, Row, expanded_of
-from eval.reproduce.plan import CellPlan
+from eval.reproduce.plan import CellPlan, set_words
 from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.settings import parse_changes
 
@@ -32,7 +32,7 @@ def swept(matrix: Matrix, cell: CellPlan, arguments: Iterable[str], split: str |
         load_encoder(checkpoint, "query", settings=changes, weights=False)  # refuses settings that cannot be changed
         of_queries = {key: value for key, value in changes.items() if key in encoder.query_only_settings}
         of_both = {key: value for key, value in changes.items() if key not in of_queries}
-        name = ", ".join(f"{key}={format_value(value)}" for key, value in changes.items())
+        name = ", ".join(set_words(changes)[1::2])
         star = " *" if all(stored.get(key) == value for key, value in changes.items()) else ""
         rows[name + star] = dataclasses.replace(row, encode=row.encode | of_both, queries=row.queries | of_queries)
     columns = {cell.column: dataclasses.replace(column, split=split or column.split, rows=())}
@@ -51,14 +51,3 @@ def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     parts = ((key.strip(), text.strip()) for key, _, text in (argument.partition("=") for argument in arguments))
     changes = parse_changes([f"{key}={text and f'[{text}]'}" for key, text in parts])
     return {key: tuple(values) for key, values in changes.items()}
-
-
-def format_value(value: Any) -> str:
-    """A value as text for names of rows.
-
-    >>> format_value(0.5), format_value(None), format_value([2, 4]), format_value(True)
-    ('0.5', 'none', '2 4', 'true')
-    """
-    if isinstance(value, list | tuple):
-        return " ".join(map(format_value, value)) or "nothing"
-    return str(value).lower()

@@ -17,7 +17,7 @@ from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.search.exact_searcher import ExactSearcher
-from learned_sparse.search.searching import best_segments
+from learned_sparse.search.maxp import best_segments
 from tests.toy_data import save_beir, save_collection
 
 
