@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import command_line, print_next
+from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
 from learned_sparse.core.lazy import import_extra
@@ -50,21 +50,21 @@ def main(argv: list[str] | None = None) -> int:
     from encoders.training.loop import train
 
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
-    resume = _continuation(sys.argv[1:] if argv is None else argv)
+    arguments = sys.argv[1:] if argv is None else argv
     try:
         report = train(recipe, options.output, **{name: getattr(options, name) for name in names})
     except KeyboardInterrupt as error:
         if not error.args:  # before the first step
             raise
-        print(f"{error}; go on with\n  {resume}")
+        print(f"{error}; go on with\n  {_continuation(arguments)}")
         return 130
     score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
-    state = "" if report.finished else f", stopped early; go on with\n  {resume}"
+    state = "" if report.finished else f", stopped early; go on with\n  {_continuation(arguments)}"
     print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
-    print_next(f"learned_sparse.encode {shlex.join(words)}")
+    print("next:", command_line(f"learned_sparse.encode {shlex.join(words)}"))
     return 0
 
 
@@ -79,7 +79,7 @@ def _train_cross_encoder(options: argparse.Namespace, values: Mapping[str, Any])
         teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
     )
     print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
-    print_next(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
+    print("next:", command_line(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE"))
     return 0
 
 

@@ -4,7 +4,7 @@
 
 Read ``eval.measures`` (trec_eval) and ``eval.stats`` (differences) first. ``eval.costs`` measures FLOPS, index size and
 latency. ``eval.reproduce`` runs leaderboards and writes their pages. The other modules are commands that analyse one
-model or run, and what they share: ``runs`` and ``tables``.
+model or run, and what they share: ``runs``, ``tables`` and ``charts``.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from eval.runs import add_collection_options, load_split
 from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
@@ -37,17 +38,17 @@ from learned_sparse.search.query_encoder import QueryEncoder
 _ENCODED = 100  # queries whose encoding is timed
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
-of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries unless a time says
-so. SPLADE's paper estimates FLOPS from about 100,000 queries of MS MARCO's whole development set: encode those with
-learned_sparse.encode --queries --input FILE, and name them with --flops-queries.
+of learned_sparse.search, one query at a time on one thread, warm, without encoding unless a time says so.
 
 examples:
   python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote
   python -m eval.costs --index BM25 --collection scifact --split test            an index of plain text
-  python -m eval.costs --vectors VECTORS --queries QUERIES --backend exact       without an index
-  python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        the engine of many papers
+  python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        without an index
 """
 T = TypeVar("T")
+Times = dict[str, float]
+"""Milliseconds of a query by the names of costs."""
+MEAN = "mean ms/query"
 WARM_UP = 200
 """Minimum number of untimed queries, for caches and Java's compiler."""
 ROUNDS = 3
@@ -58,13 +59,15 @@ _ENCODER_WARM_UP = 10
 def main(argv: list[str] | None = None) -> int:
     """Measure all costs; print JSON, or write it and print a summary."""
     options = _parser().parse_args(argv)
-    if not (options.index or options.vectors):
-        raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
-    if options.index and options.backend:
-        raise LearnedSparseError(f"--backend {options.backend} searches --vectors, not --index")
+    refuse(
+        (
+            not (options.index or options.vectors),
+            "give --index DIR, or --vectors DIR for other searchers",
+        ),
+        (options.index and options.backend, f"--backend {options.backend} searches --vectors, not --index"),
+        (options.set and not options.encoding, "--set is for the encoder that --encoding times"),
+    )
     options.backend = "lucene" if options.index else options.backend or "exact"
-    if options.set and not options.encoding:
-        raise LearnedSparseError("--set is for the encoder that --encoding times")
     result = _measure(options)
     if options.output:
         write_json(options.output, result)
@@ -96,10 +99,8 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         "terms/document": round(documents.postings / documents.texts, 4),
         "terms/query": round(query_terms.postings / query_terms.texts, 4),
         "index bytes": None if vectors else index_bytes(path),
-        "ms/query": round(times.median, 4),
-        "mean ms/query": round(times.mean, 4),
-        "p99 ms/query": round(times.p99, 4),
-        "mean ms/query with encoding": None if encoding is None else round(times.mean + encoding, 4),
+        **{name: round(value, 4) for name, value in times.items()},
+        "mean ms/query with encoding": None if encoding is None else round(times[MEAN] + encoding, 4),
     }
     sizes = {"documents": documents.texts, "queries": query_terms.texts, "FLOPS queries": flops_terms.texts}
     measured = {"costs": costs, **sizes, "timed": len(timed), "hits": options.hits, "backend": options.backend}
@@ -127,7 +128,7 @@ def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexN
     queries = collection.queries(split)
     timed = [queries[i] for i in evenly_spaced(len(queries), min(options.timed, _ENCODED))]
     encoder = QueryEncoder.from_index(path, note=note, settings=parse_changes(options.set))
-    return milliseconds(lambda query: encoder.encode(query.text), timed, warm_up=_ENCODER_WARM_UP).mean
+    return milliseconds(lambda query: encoder.encode(query.text), timed, warm_up=_ENCODER_WARM_UP)[MEAN]
 
 
 def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearcher]:
@@ -229,17 +230,6 @@ def _not_empty(counts: TermCounts, path: str | Path) -> TermCounts:
     return counts
 
 
-@dataclass(frozen=True)
-class Milliseconds:
-    """Times of a set of queries, one query at a time."""
-
-    median: float
-    mean: float
-    """What papers report."""
-    p99: float
-    """99th percentile of all timed calls (interpolated as NumPy does): the median of a query would hide its tail."""
-
-
 def time_searches(
     path: Path,
     note: IndexNote,
@@ -248,8 +238,8 @@ def time_searches(
     vectors: VectorSearcher | None = None,
     k1: float | None = None,
     b: float | None = None,
-) -> Milliseconds:
-    """Time the search for the ``k`` best documents of each query.
+) -> Times:
+    """Times of the search for the ``k`` best documents of each query.
 
     ``queries``: query id → impacts, or text for an index of plain text. ``vectors``: a searcher to use instead of the
     index at ``path``. ``k1``, ``b``: those of BM25. An index of segments is searched to the depth of the first search
@@ -275,8 +265,13 @@ def recall(searcher: VectorSearcher, exact: ExactSearcher, queries: Mapping[str,
     return hits / total if total else 1.0
 
 
-def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_up: int | None = None) -> Milliseconds:
+def milliseconds(
+    function: Callable[[T], object], arguments: Sequence[T], warm_up: int | None = None
+) -> dict[str, float]:
     """Time ``function`` for each argument, ``ROUNDS`` times after the warm-up; median and mean are of medians.
+
+    Papers report the mean. The 99th percentile is of all timed calls (interpolated as NumPy does): the median of a
+    query would hide its tail.
 
     ``warm_up``: untimed calls; None: at least ``WARM_UP``, and every argument once.
     """
@@ -294,7 +289,7 @@ def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_u
                 rounds[-1].append(time.perf_counter() - started)
             progress.update(len(arguments))  # between rounds, so that it costs no measured time
     times = [1000 * median(of_argument) for of_argument in zip(*rounds, strict=True)]
-    return Milliseconds(median(times), mean(times), 1000 * float(np.quantile(rounds, 0.99)))
+    return {"ms/query": median(times), MEAN: mean(times), "p99 ms/query": 1000 * float(np.quantile(rounds, 0.99))}
 
 
 def evenly_spaced(length: int, maximum: int) -> list[int]:
@@ -316,11 +311,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
-    add(
-        "--backend",
-        choices=["exact", "pisa", "seismic"],
-        help="searcher of --vectors (default exact); Lucene searches --index",
-    )
+    engines = "searcher of --vectors (default exact); Lucene searches --index"
+    add("--backend", choices=["exact", "pisa", "seismic"], help=engines)
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
     flops = "queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)"
     add("--flops-queries", type=Path, metavar="DIR|FILE", help=flops)

@@ -16,13 +16,14 @@ import orjson
 
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
+from eval.charts import matplotlib_style, set_scale, svg
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
 from eval.reproduce.plan import plan_cell
 from eval.runs import add_column_options, load_pieces, tokenizer_folder
-from eval.tables import Cell, Column, Section, format_sections, heading, matplotlib_style, set_scale, svg
+from eval.tables import Cell, Column, Section, format_sections, heading
 from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import encode_texts, load_encoder
-from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, write_json
 from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.jsonvector.manifest import Manifest, versions
@@ -46,9 +47,8 @@ Encoded = tuple[str, Mapping[str, int]]
 """A text and its ``{dimension: impact}``."""
 EPILOG = """\
 A dimension is a term of the index: a word piece, or a latent dimension such as b12d61183 (UHD-BERT). VECTORS is the
-output of learned_sparse.encode. Stop-dimensions are what learned_sparse.jsonvector prune would remove. SPLADE's paper
-(section 3.2) drops 20 terms of a document and adds 32 at FLOPS 0.73, and drops 34 and adds 5 at FLOPS 0.05 (--expansion
-10000). --texts is for UHD-BERT's Figure 6 and Table 7, --output for Figure 5, --values for Figure 3.
+output of learned_sparse.encode. Stop-dimensions are what learned_sparse.jsonvector prune would remove. --expansion is
+for SPLADE's section 3.2; --texts for UHD-BERT's Figure 6 and Table 7, --output for Figure 5, --values for Figure 3.
 
 examples:
   python -m eval.dimensions VECTORS
@@ -68,10 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     documents = count_documents(*paths)
     queries = count_queries(options.queries) if options.queries else None
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})
-    sections = [
-        *usage_sections(kinds),
-        stop_section(documents, queries, options.stop_share, options.top),
-    ]
+    sections = [*usage_sections(kinds), stop_section(documents, queries, options.stop_share, options.top)]
     if options.expansion or options.texts or options.values:
         sections += _text_sections(options, paths, documents.texts)
     title = f"{paths[0].name}: {documents.texts:,} documents, {documents.postings:,} postings"
@@ -96,12 +93,10 @@ def _text_sections(options: argparse.Namespace, paths: list[Path], documents: in
     if options.expansion:
         step = max(1, documents // options.expansion)
         chosen = itertools.islice(read_encoded(files), 0, step * options.expansion, step)
-        chosen = progress_bar(chosen, "comparing with texts", "documents", min(options.expansion, documents))
         sections.append(expansion_section(chosen, checkpoint))
     if options.texts:
         step = max(1, documents // _LENGTHS)
         sampled = itertools.islice(read_encoded(files), 0, None, step)
-        sampled = progress_bar(sampled, "measuring lengths", "documents", -(-documents // step))
         sections.append(lengths_section("documents", sampled, manifest, checkpoint))
         if options.queries:
             lines = map(orjson.loads, (options.queries / ENCODED).read_bytes().splitlines())

@@ -28,8 +28,7 @@ Table 4: by the number of distinct word pieces of the query that its relevant do
 
 examples:
   python -m eval.evaluate --collection scifact --split test --run bm25=bm25.txt splade=splade.txt
-  python -m eval.evaluate --collection msmarco-v1-passage --split dev --overlap --baseline spade \\
-      --run bm25=bm25.txt spade=spade.txt
+  python -m eval.evaluate --collection msmarco-v1-passage --split dev --overlap --baseline spade --run *.txt
 """
 _logger = logging.getLogger(__name__)
 

@@ -47,21 +47,16 @@ _MEAN = "all"  # trec_eval's query id of a mean
 class Measure:
     """One measure in trec_eval's words.
 
-    >>> parse_measure("R(rel=2)@1000").arguments
-    ('-c', '-l', '2', '-m', 'recall.1000')
-    >>> parse_measure("MRR@10").arguments
-    ('-c', '-M', '10', '-m', 'recip_rank')
+    >>> parse_measure("R(rel=2)@1000")
+    Measure(text='R(rel=2)@1000', name='recall.1000', options=('-l', '2'), cutoff=1000)
+    >>> parse_measure("MRR@10")
+    Measure(text='MRR@10', name='recip_rank', options=('-M', '10'), cutoff=10)
     """
 
     text: str
     name: str
     options: tuple[str, ...] = ()
     cutoff: int | None = None
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Arguments of the stock ``trec_eval`` command, without the two files."""
-        return ("-c", *self.options, "-m", self.name)
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from encoders.teach.scorers import CrossEncoder, DotProducts, Pair
-from eval.runs import add_collection_options, documents_of, load_split, named_runs
+from eval.runs import add_collection_options, load_split, named_runs
 from learned_sparse.collections.trec import Run, ranked, read_run, write_run
-from learned_sparse.core.encoder import default_checkpoint
+from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import write_json
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
@@ -29,7 +28,6 @@ keep their order. Each pair is scored once, for all runs and depths. eval.evalua
 examples:
   python -m eval.rerank --collection msmarco-v1-passage --split dev --run bm25=bm25.txt spade=spade.txt \\
       --cross-encoder cross-encoder/ms-marco-MiniLM-L6-v2 --output reranked
-  python -m eval.rerank --collection trec-car --split test --run bm25.txt --depth 1000 --checkpoint DIR --output OUT
 """
 
 
@@ -79,10 +77,15 @@ def main(argv: list[str] | None = None) -> int:
     pairs = pairs_of(runs.values(), depths[-1])
     if not pairs:
         raise LearnedSparseError(f"no run has a hit for a judged query of {collection.name} {split}")
-    scorer = _load_scorer(options)
+    given = {key: getattr(options, key) for key in ("revision", "max_length", "batch_size", "device", "dtype")}
+    scorer: CrossEncoder | DotProducts
+    if options.cross_encoder:
+        scorer = CrossEncoder(options.cross_encoder, **given)
+    else:
+        scorer = DotProducts(resolve_checkpoint(options.checkpoint), settings=parse_changes(options.set), **given)
     if options.expanded and not (isinstance(scorer, DotProducts) and scorer.document_encoder.uses_expanded):
         raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
-    documents = documents_of(replace(collection, expanded=options.expanded), {document for _, document in pairs})
+    documents = collection.documents_by_id({document for _, document in pairs}, options.expanded)
     with tqdm(desc="scoring", total=len(pairs), unit=" pairs", disable=None) as progress:
         found = scorer.scores(queries, documents, pairs, progress)
     if not np.isfinite(found).all():
@@ -98,15 +101,6 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load_scorer(options: argparse.Namespace) -> CrossEncoder | DotProducts:
-    names = ("revision", "max_length", "batch_size", "device", "dtype")
-    model_options = {name: getattr(options, name) for name in names}
-    if options.cross_encoder:
-        return CrossEncoder(options.cross_encoder, **model_options)
-    checkpoint = options.checkpoint or default_checkpoint(options.model)
-    return DotProducts(checkpoint, settings=parse_changes(options.set), **model_options)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m eval.rerank",
@@ -120,8 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--expanded", type=Path, metavar="FILE|DIR", help=expanded)
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
-    model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
-    model.add_argument("--model", metavar="NAME", help="a model by its name in the home folder, or a published one")
+    model.add_argument("--checkpoint", metavar="DIR|NAME|HUB_ID", help="a model of this package")
     add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")
     add_set_option(parser, "change a setting of a checkpoint, for instance alpha=0.3; repeatable")

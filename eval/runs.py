@@ -12,27 +12,11 @@ from learned_sparse.core.errors import LearnedSparseError, wrong_path
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection
-    from learned_sparse.core.records import Document
 
 _BATCH = 10_000  # texts tokenised at a time
 CLASSES = ("Match <= 1", "Match > 1", "Match all")
 Pieces = Callable[[Sequence[str]], list[frozenset[str]]]
 """Function from texts to their distinct word pieces; see ``load_pieces``."""
-
-
-def documents_of(collection: Collection, ids: set[str]) -> dict[str, Document]:
-    """The documents with these ids, from one pass over the collection; an error if one is missing."""
-    documents = {}
-    for document in collection.documents_shown(on_bad_line="skip"):
-        if document.id in ids:
-            documents[document.id] = document
-            if len(documents) == len(ids):
-                return documents
-    missing = ids - documents.keys()
-    raise LearnedSparseError(
-        f"collection {collection.name}: {len(missing)} of {len(ids)} documents are missing "
-        f"(for instance {min(missing)!r}); is it the collection of the run?"
-    )
 
 
 def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -129,7 +113,7 @@ def by_class(collection: Collection, split: str, qrels: Qrels, pieces: Pieces) -
             relevant[query] = graded
     if not relevant:
         raise LearnedSparseError("no query has a relevant document")
-    documents = documents_of(collection, {document for ids in relevant.values() for document in ids})
+    documents = collection.documents_by_id({document for ids in relevant.values() for document in ids})
     of_document = dict(zip(documents, pieces([document.text for document in documents.values()]), strict=True))
     of_query = zip(relevant, pieces([queries[query] for query in relevant]), strict=True)
     classes: dict[str, list[str]] = {name: [] for name in CLASSES}

@@ -139,11 +139,26 @@ def estimate_over_folds(folds: Sequence[Sequence[float]]) -> Estimate:
     return Estimate(value=float(means.mean()), error=math.sqrt(variance), freedom=len(folds) - 1)
 
 
-def pooled(parts: Sequence[Values]) -> tuple[Values, list[int]]:
-    """Values whose mean is the mean of the means of ``parts``, and the part of each query."""
-    total, sizes = sum(part.shape[1] for part in parts), [part.shape[1] for part in parts]
-    scaled = [part * total / (len(parts) * size) for part, size in zip(parts, sizes, strict=True)]
-    return np.concatenate(scaled, axis=1), [number for number, size in enumerate(sizes) for _ in range(size)]
+def average_of_trainings(columns: Mapping[str, Sequence[PerQuery]], weights: Mapping[str, float]) -> list[PerQuery]:
+    """Scores of the weighted mean of one row over columns, for as many trainings as all columns have.
+
+    Values of queries are weighted so that their mean is that of the columns' means, whatever their numbers of queries.
+    Their ids begin with the column and ``STRATUM``.
+    """
+    first, *others = (trainings[0] for trainings in columns.values())
+    names = [name for name in first if all(name in other for other in others)]
+    sizes = {name: {at: len(trainings[0][name]) for at, trainings in columns.items()} for name in names}
+    return [
+        {
+            name: {
+                f"{at}{STRATUM}{query}": value * weights[at] * sum(sizes[name].values()) / sizes[name][at]
+                for at, trainings in columns.items()
+                for query, value in trainings[number][name].items()
+            }
+            for name in names
+        }
+        for number in range(min(map(len, columns.values())))
+    ]
 
 
 @dataclass(frozen=True)

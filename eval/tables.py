@@ -1,17 +1,10 @@
-"""Tables as aligned text or Markdown, and the style of figures drawn by matplotlib."""
+"""Tables as aligned text or Markdown."""
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 class Strong(str):
@@ -21,18 +14,6 @@ class Strong(str):
 
 
 Cell = str | int | float | None
-_STYLE = {
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
-    "font.size": 8.5,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "learned_sparse",
-    "text.parse_math": False,  # a name may hold $
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "axes.axisbelow": True,
-}
 
 
 @dataclass(frozen=True)
@@ -137,34 +118,3 @@ def _format(cell: Cell, column: Column) -> str:
     if isinstance(cell, float):
         return f"{cell:.{column.digits}f}"
     return "-" if cell is None else cell if isinstance(cell, str) else str(cell)
-
-
-@contextmanager
-def matplotlib_style() -> Iterator[None]:
-    """Import matplotlib and apply the style of the figures to matplotlib's defaults, not to the user's settings."""
-    import matplotlib as mpl
-
-    settings: Any = dict(mpl.rcParamsDefault) | _STYLE
-    with mpl.rc_context(settings):
-        yield
-
-
-def svg(figure: Figure) -> str:
-    """A figure as SVG text without date and program; equal figures give equal text."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
-    return buffer.getvalue().decode()
-
-
-def set_scale(panel: Axes, name: str, *, logarithmic: bool) -> None:
-    """Scale of axis ``name``; ticks are plain numbers where matplotlib would write powers of ten as formulas."""
-    ticks = panel.xaxis if name == "x" else panel.yaxis
-    if logarithmic:
-        panel.set(**{f"{name}scale": "log"})
-        ticks.set_minor_formatter("")
-    ticks.set_major_formatter("{x:,.10g}")
-
-
-def label(text: str) -> str:
-    """``text`` without unprintable characters, which XML forbids; matplotlib hides labels that begin with ``_``."""
-    return f" {one_line(text)}" if text.startswith("_") else one_line(text)

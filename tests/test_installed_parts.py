@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from encoders.training.recipe import Regularizer
-from encoders.training.regularizers import REGULARIZERS
+from encoders.training.recipe import REGULARIZERS, Regularizer
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lazy import Register
 from learned_sparse.export.__main__ import main as export
@@ -44,7 +43,7 @@ def test_parts_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(site)
     Regularizer(kind="norm", lambda_document=1.0)
     assert REGULARIZERS["norm"](torch.tensor([[3.0, 4.0]])).item() == 5
-    assert REGULARIZERS["flops"].__module__ == "encoders.training.regularizers"  # no package takes a name of ours
+    assert REGULARIZERS["flops"].__module__ == "encoders.training.objective"  # no package takes a name of ours
     write_folder(tmp_path / "vectors", {"d1": {"itch": 2}, "d2": {}})
     words = ["--format", "ids", "--vectors", str(tmp_path / "vectors"), "--output", str(tmp_path / "out")]
     assert export(words) == 0

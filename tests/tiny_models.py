@@ -69,7 +69,7 @@ def save_classifier(folder: Path, labels: int) -> Path:
     tokenizer().save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(labels)
-        config = _config()
+        config: Any = _config()
         config.num_labels = labels
         BertForSequenceClassification(config).eval().save_pretrained(folder)
     return folder

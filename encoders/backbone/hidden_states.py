@@ -12,8 +12,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_safetensors
 from torch import Tensor, nn
 
-from encoders.backbone.pretrained import (
+from encoders.backbone.lora import Lora, add_lora
+from encoders.backbone.towers import (
     Attention,
+    Tower,
     check_finite,
     in_length_groups,
     keep_layers,
@@ -21,10 +23,10 @@ from encoders.backbone.pretrained import (
     pretrained_config,
     probe,
     read_tensors,
+    save_network,
     write_tensors,
 )
-from encoders.backbone.towers import Tower, save_network
-from encoders.checkpoints.notes import UNICOIL_HEAD
+from encoders.checkpoints.foreign import UNICOIL_HEAD
 from learned_sparse.core.errors import LearnedSparseError
 
 HEAD = "head.safetensors"
@@ -33,8 +35,8 @@ HEAD = "head.safetensors"
 class HiddenStates(Tower):
     """A Hugging Face network without pooler and vocabulary head, and a ``head`` that reads its states.
 
-    ``tower(input_ids, attention_mask)`` gives the states of ``layers``, each ``(batch, tokens, hidden)``: one tensor
-    for one layer, a tuple for several. Layers count from 1; 0 is the embeddings. The caller applies ``head``.
+    ``tower(input_ids, attention_mask)`` gives the states of each of ``layers``, ``(batch, tokens, hidden)``; those of
+    padding have no meaning. Layers count from 1; 0 is the embeddings. The caller applies ``head``.
     """
 
     def __init__(self, model: Any, head: nn.Module, layers: Sequence[int]) -> None:
@@ -49,10 +51,9 @@ class HiddenStates(Tower):
         self.vocabulary_size = model.get_input_embeddings().num_embeddings
         probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """States of the one layer, or of each of ``layers`` in order; those of padding have no meaning."""
-        states = in_length_groups(self._states, input_ids, attention_mask)
-        return states[0] if len(states) == 1 else states
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        """States of each of ``layers``."""
+        return in_length_groups(self._states, input_ids, attention_mask)
 
     def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         only_last = self.layers == (self.model.config.num_hidden_layers,)
@@ -85,13 +86,8 @@ class HiddenStatesKind:
 
     def load(self, folder: Path) -> HiddenStates:
         """Read the network and its head."""
-
-        def head_without_numbers(hidden_size: int) -> nn.Module:
-            with torch.device("meta"):  # random numbers would take time
-                return self._make_head(hidden_size)
-
         with torch.random.fork_rng(devices=[]):
-            tower = HiddenStatesKind(head_without_numbers, self._layers).from_backbone(folder, attention=None)
+            tower = self.from_backbone(folder, attention=None, head_device="meta")  # random numbers would take time
         _load_head(tower.head, folder)
         return tower
 
@@ -101,7 +97,8 @@ class HiddenStatesKind:
         *,
         num_hidden_layers: int | None = None,
         attention: Attention | None = "bidirectional",
-        adapt: Callable[[Any], None] = lambda _: None,
+        lora: Lora | None = None,
+        head_device: str = "cpu",
         **_: Any,
     ) -> HiddenStates:
         """As ``LanguageModel.from_backbone``."""
@@ -120,8 +117,11 @@ class HiddenStatesKind:
             raise LearnedSparseError(
                 f"{folder}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
-        adapt(model)
-        return HiddenStates(model, self._make_head(config.hidden_size), chosen)
+        if lora is not None:
+            add_lora(model, lora)
+        with torch.device(head_device):
+            head = self._make_head(config.hidden_size)
+        return HiddenStates(model, head, chosen)
 
 
 def _load_head(head: nn.Module, folder: Path) -> None:

@@ -23,24 +23,18 @@ class Lora:
     """Names of linear layers, such as ``q_proj``; ``None``: all but the decoder."""
 
 
-def add_lora(model: Any, lora: Lora | None) -> None:
+def add_lora(model: Any, lora: Lora) -> None:
     """Put adapters beside linear layers of ``model``, in place; they change no result before training."""
-    if lora is None:
-        return
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise LearnedSparseError("lora needs the package peft: pip install 'learned-sparse[lora]'") from error
-    from torch import nn
-
-    decoder = model.get_output_embeddings()
-    names = {name for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not decoder}
-    if lora.targets is not None:
-        names = {name for name in names if name.rpartition(".")[2] in lora.targets}
-    if not names:
-        raise LearnedSparseError(f"lora: {model.config.model_type} has no linear layers {list(lora.targets or ())}")
-    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=sorted(names))
-    inject_adapter_in_model(config, model)
+    targets = "all-linear" if lora.targets is None else list(lora.targets)  # all but the decoder
+    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
+    try:
+        inject_adapter_in_model(config, model)
+    except ValueError as error:
+        raise LearnedSparseError(f"lora: {model.config.model_type} has no linear layers {targets}") from error
 
 
 def merged_weights(model: Any) -> dict[str, Tensor] | None:

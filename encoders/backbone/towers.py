@@ -1,31 +1,45 @@
-"""Towers, the parts of a model with weights: what all have, and language models."""
+"""Towers, the parts of a model with weights: what all have, and language models of Hugging Face.
+
+Pretrained models and tokenizers are loaded without running code of a folder, and with clear errors.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
+from torch.nn import functional
 
-from encoders.backbone.pretrained import (
-    OUTPUT_BIAS,
-    Attention,
-    in_length_groups,
-    is_causal,
-    load_pretrained,
-    longest_input,
-    pretrained_config,
-    probe,
-    quiet,
-    read_tensors,
-    unsupported,
-)
-from encoders.head.screen import MIN_TERMS, Screen
+from encoders.checkpoints.hub import read_config, read_object, tensor_names
+from encoders.head.vocabulary_head import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
 
+if TYPE_CHECKING:
+    from encoders.backbone.lora import Lora
+
+Attention = Literal["bidirectional", "echo", "causal"]
+"""Attention of a decoder LM. ``bidirectional``: each token sees the whole text. ``echo``: the text is read twice, and
+the states of the second copy, which see the whole text, are taken (Springer et al. 2024)."""
+OUTPUT_BIAS = -6.0
+"""Bias of an added masked-LM head: about 100 active terms per passage with MiniLM before training."""
+
+_LOADING = threading.RLock()
+_LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
+_GROUP = 12  # texts; of 48 in a step, four groups were the fastest
+_WORTH = 0.9  # share of the tokens; each group has a gradient of the embeddings, so that few saved ones do not pay
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
 
 
@@ -113,9 +127,10 @@ class LanguageModel(Tower):
         """Whether the output bias is one that transformers does not read, because its class has none."""
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
-        decoded = probe(model, lambda *inputs: decoder(self._states(*inputs)), problem)
-        rounding = 1e-6 * float(logits.nan_to_num().abs().max())
-        if not torch.allclose(decoded, logits, rtol=0, atol=rounding, equal_nan=True):
+        states, rounding = probe(model, self._states, problem), 1e-6 * float(logits.nan_to_num().abs().max())
+        with torch.inference_mode():
+            decoded = decoder(states.to(model.device)).cpu() if states.shape[-1] == decoder.in_features else states
+        if decoded.shape != logits.shape or not decoded.allclose(logits, rtol=0, atol=rounding, equal_nan=True):
             raise unsupported(model, problem)
 
     def decoder_parameters(self) -> tuple[Tensor, Tensor]:
@@ -125,6 +140,8 @@ class LanguageModel(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
+        if not torch.is_grad_enabled():
+            return self._states(input_ids, attention_mask)
         return in_length_groups(lambda *inputs: (self._states(*inputs),), input_ids, attention_mask)[0]
 
     def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -176,14 +193,14 @@ class LanguageModel(Tower):
         num_hidden_layers: int | None = None,
         output_bias: float = OUTPUT_BIAS,
         attention: Attention | None = "bidirectional",
-        adapt: Callable[[Any], None] = lambda _: None,
+        lora: Lora | None = None,
     ) -> LanguageModel:
         """A tower from the folder of a backbone.
 
         A backbone without masked-LM head gets one that starts as lexical matching: each hidden state scores the
         vocabulary by the input embeddings. ``output_bias`` sets how many terms have a positive score.
         ``num_hidden_layers`` keeps only the first layers. ``attention`` is for decoder LMs only; ``None``: as the
-        folder says. ``adapt`` changes the network in place before it is probed, such as ``add_lora``.
+        folder says.
         """
         config = pretrained_config(folder, num_hidden_layers, attention)
         model, missing = load_pretrained(folder, config)
@@ -192,7 +209,10 @@ class LanguageModel(Tower):
             model, missing = load_pretrained(folder, config)
         if missing:
             _initialise_head(model, missing, output_bias)
-        adapt(model)
+        if lora is not None:
+            from encoders.backbone.lora import add_lora
+
+            add_lora(model, lora)
         return cls(model)
 
 
@@ -229,3 +249,243 @@ def save_network(model: Any, folder: Path) -> None:
 
     with quiet():
         model.save_pretrained(folder, state_dict=merged_weights(model))
+
+
+def is_causal(config: Any) -> bool:
+    """Whether the model of ``config`` is a decoder LM, whatever its attention is."""
+    return type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
+
+
+def pretrained_config(folder: Path, num_hidden_layers: int | None = None, attention: Attention | None = None) -> Any:
+    """The configuration of the model in ``folder``, with the first layers only if given.
+
+    ``attention`` is that of a decoder LM; ``None``: as its configuration says. Raises if there are no weights, if the
+    model is no language model, or if it has fewer layers.
+    """
+    tensors, config = tensor_names(folder), read_config(folder)
+    if is_causal(config):
+        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise LearnedSparseError(
+                f"{folder}: {config.model_type} is not a masked-LM or decoder LM of transformers; use BERT"
+            )
+        if attention is None and not hasattr(config, "is_causal"):
+            raise LearnedSparseError(
+                f"{folder}: a decoder LM that is no encoder yet (no is_causal in config.json); train from it with "
+                "encoders.train"
+            )
+        if attention is not None:
+            # transformers 5.2 and sentence-transformers read is_causal; echo_input is ours
+            config.is_causal, config.echo_input = attention != "bidirectional", attention == "echo"
+    layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
+    if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
+        raise LearnedSparseError(  # transformers leaves the others out silently
+            f"{folder}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
+            "copy or download both again"
+        )
+    if num_hidden_layers is not None:
+        if not 0 < num_hidden_layers <= config.num_hidden_layers:
+            raise LearnedSparseError(
+                f"{folder}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
+            )
+        keep_layers(config, num_hidden_layers)
+    return config
+
+
+def keep_layers(config: Any, number: int) -> None:
+    """Make ``config`` that of the first ``number`` layers."""
+    if number != config.num_hidden_layers:
+        try:
+            config.num_hidden_layers = number
+        except NotImplementedError as error:
+            raise LearnedSparseError(
+                f"backbone type {config.model_type!r}: layers cannot be left out; use all {config.num_hidden_layers}"
+            ) from error
+
+
+def load_pretrained(folder: Path, config: Any, auto_class: Any = None) -> tuple[Any, frozenset[str]]:
+    """A language model of transformers, or one of ``auto_class``, in float32; and parameters that its files lack.
+
+    Raises if the weights do not fit the configuration, or if one is NaN or infinite.
+    """
+    safe = any(folder.glob("*.safetensors"))
+    options = {"use_safetensors": safe, "weights_only": True, "trust_remote_code": False, "dtype": torch.float32}
+    lm: Any = transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
+    with quiet():
+        try:
+            model, loading = (auto_class or lm).from_pretrained(
+                folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, **options
+            )
+        except MemoryError:
+            raise
+        except Exception as error:  # what transformers raises depends on config.json
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise LearnedSparseError(
+                f"{folder}: weights cannot be read, or do not fit config.json ({reason}); copy or download both again"
+            ) from error
+    for tensor, stored, expected in sorted(loading["mismatched_keys"]):
+        raise LearnedSparseError(
+            f"{folder}: {tensor} has the shape {list(stored)} in the weights and {list(expected)} in config.json; "
+            "copy or download both again"
+        )
+    check_finite(model.state_dict(), folder)
+    if is_causal(config) and not config.is_causal:
+        for module in model.modules():  # attention without a mask asks the layer
+            if hasattr(module, "is_causal"):
+                module.is_causal = False
+    return model, frozenset(loading["missing_keys"])
+
+
+def read_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
+    """The tensors in the safetensors of ``folder`` whose names begin with ``prefix``, by the rest of the name."""
+    tensors: dict[str, Tensor] = {}
+    for path in folder.glob("model*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names = (name for name in file.keys() if name.startswith(prefix))  # noqa: SIM118  (no mapping)
+            tensors |= {name.removeprefix(prefix): file.get_tensor(name) for name in names}
+    return tensors
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic_write(path) as file:
+        file.write(to_safetensors(content, metadata))
+
+
+def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:
+    """Raise if a number in ``tensors`` is NaN or infinite, which gives empty vectors; ``name`` opens the message."""
+    for key, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.numel():
+            smallest, largest = torch.aminmax(tensor)
+            if not (math.isfinite(smallest) and math.isfinite(largest)):
+                raise LearnedSparseError(f"{name}: {key} holds NaN or infinite numbers; use an earlier checkpoint")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of transformers in ``folder``."""
+    if not any(file for pattern in _TOKENIZER_FILES for file in folder.glob(pattern)):
+        # transformers 5 would create an empty one
+        raise LearnedSparseError(f"{folder}: no tokenizer files ({', '.join(_TOKENIZER_FILES)}); copy them there")
+    read_object(folder / "tokenizer_config.json", optional=True)
+    try:
+        with quiet():
+            return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # tokenizers raises nothing narrower
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise LearnedSparseError(f"{folder}: no readable tokenizer: {reason}") from error
+
+
+def in_length_groups(
+    forward: Callable[[Tensor, Tensor], tuple[Tensor, ...]], input_ids: Tensor, attention_mask: Tensor
+) -> tuple[Tensor, ...]:
+    """``forward(input_ids, attention_mask)``; in training on a CPU, for texts of similar length at a time.
+
+    Results are ``(texts, tokens, size)``. The texts of a step differ in length: in one group, half of the tokens were
+    padding. Each group is cut to its longest text; the states of the padding that is cut off are 0. Outside training
+    the caller sorts texts by length. On GPUs all texts stay together: small batches were not measured there.
+    """
+    texts, tokens = input_ids.shape
+    if input_ids.device.type != "cpu" or not torch.is_grad_enabled() or texts < 2 * _GROUP:
+        return forward(input_ids, attention_mask)
+    lengths = (attention_mask.bool() * torch.arange(1, tokens + 1)).amax(1).clamp(min=1)
+    order = lengths.argsort(stable=True)
+    parts = [(rows, int(lengths[rows[-1]])) for rows in order.tensor_split(texts // _GROUP)]
+    if sum(len(rows) * longest for rows, longest in parts) > _WORTH * texts * tokens:
+        return forward(input_ids, attention_mask)
+    groups = []
+    for rows, longest in parts:
+        states = forward(input_ids[rows, :longest], attention_mask[rows, :longest])
+        groups.append([functional.pad(each, (0, 0, 0, tokens - longest)) for each in states])
+    return tuple(torch.cat(states)[order.argsort()] for states in zip(*groups, strict=True))
+
+
+def longest_input(model: Any) -> int | None:
+    """Maximum number of tokens that the position embeddings of a Hugging Face model allow; None without a limit."""
+    positions: int | None = getattr(model.config, "max_position_embeddings", None)
+    padding_ids = [
+        padding_id
+        for name, module in model.named_modules()
+        if name.endswith("position_embeddings") and (padding_id := getattr(module, "padding_idx", None)) is not None
+    ]
+    if positions and getattr(model.config, "echo_input", False):
+        return positions // 2
+    # RoBERTa's positions start after the padding id
+    return positions - padding_ids[0] - 1 if positions and padding_ids else positions
+
+
+def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor], problem: str = "") -> Tensor:
+    """Results of ``forward(input_ids, attention_mask)`` of ``model`` for a text of three tokens and one of four, each
+    with two paddings. Raises if it does not work (``problem`` may say why), or if its results depend on the padding.
+    """
+    padding, last = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight) - 1
+    input_ids = torch.arange(6).add(last // 2).clamp(max=last).repeat(4, 1)
+    mask = torch.tensor([[1, 1, 1, 0, 0, 0]] * 2 + [[1, 1, 1, 1, 0, 0]] * 2)  # a model may pool pairs of positions
+    input_ids[0::2].masked_fill_(mask[0::2] == 0, padding)
+    input_ids[1::2].masked_fill_(mask[1::2] == 0, last)
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            result = forward(input_ids.to(model.device), mask.to(model.device)).cpu()
+    except Exception as error:  # of any kind: this is the code of a model that this package may not know
+        problem = problem or f"it cannot read token ids and a mask alone ({type(error).__name__})"
+        raise unsupported(model, problem) from error
+    finally:
+        model.train(training)
+    if result.shape[:2] != mask.shape:
+        raise unsupported(model, "it does not give a result for each token")
+    kept = mask.bool()
+    first, second = result[0::2][kept[0::2]], result[1::2][kept[1::2]]
+    if not torch.allclose(first, second, rtol=0, atol=1e-4 * float(first.nan_to_num().abs().max()), equal_nan=True):
+        raise unsupported(model, "its results depend on the padding, so on the other texts of a batch")
+    return result
+
+
+def unsupported(model: Any, reason: str) -> LearnedSparseError:
+    """The error about a backbone that this package cannot use."""
+    return LearnedSparseError(
+        f"backbone type {model.config.model_type!r} is not supported: {reason}; use for instance BERT, RoBERTa, "
+        "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa, ModernBERT, Qwen3 or Llama"
+    )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers' progress bars and its report of missing and unused weights.
+
+    This package handles missing weights itself; unused ones (a pooler, removed layers) are expected. One thread at a
+    time: transformers also sets torch's defaults while it loads.
+    """
+    logging: Any = transformers.utils.logging
+    with _LOADING:
+        verbosity, progress_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if progress_bars:
+                logging.enable_progress_bar()
+
+
+def save_random_bert(folder: Path, words: Sequence[str], kind: str, layers: int) -> None:
+    """Save a small BERT of random weights and a tokenizer that knows ``words``, for rehearsals.
+
+    ``kind``: ``masked-lm``, ``headless``, or ``classifier`` with one score for a text pair.
+    """
+    config: Any = transformers.BertConfig(
+        vocab_size=len(words) + 5, hidden_size=32, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=512, initializer_range=0.1,
+    )  # fmt: skip
+    config.num_labels = 1
+    models: dict[str, Any] = {
+        "masked-lm": transformers.BertForMaskedLM, "headless": transformers.BertModel,
+        "classifier": transformers.BertForSequenceClassification,
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])}
+    with torch.random.fork_rng(), quiet():
+        torch.manual_seed(0)
+        transformers.BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(folder)
+        models[kind](config).eval().save_pretrained(folder)

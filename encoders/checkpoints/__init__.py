@@ -1,8 +1,8 @@
 """What a checkpoint folder holds besides weights, read without torch: notes, tokenizer and vocabulary.
 
-Start reading in ``notes``. ``hub`` finds the folder of a model. ``encoders.encoding.model`` builds, loads and saves the
-model itself.
+Start reading in ``notes``. ``foreign`` reads folders of other tools, ``hub`` finds the folder of a model.
+``encoders.encoding.model`` builds, loads and saves the model itself.
 """
 
-__all__ = ["hub", "notes", "tokenizer"]
+__all__ = ["foreign", "hub", "notes", "tokenizer"]
 """Public modules."""

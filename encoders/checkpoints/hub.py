@@ -1,4 +1,4 @@
-"""Models by name: published ones (``catalogue.yaml``), those of the home folder and of the Hub; and their files."""
+"""Models by name: published ones (``catalogue.json``), those of the home folder and of the Hub; and their files."""
 
 from __future__ import annotations
 
@@ -16,19 +16,30 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
 from learned_sparse.core.files import check_name, checkpoint_folder, is_name, read_json, sha256
 
-CATALOGUE = Path(__file__).with_name("catalogue.yaml")
+CATALOGUE = Path(__file__).with_name("catalogue.json")
 PICKLE = "pytorch_model.bin"
 """Weights that older tools wrote; torch reads tensors from it without running its code (``weights_only``)."""
+MODULES = "modules.json"
+"""File of sentence-transformers that lists the modules of a model."""
 _RECIPES = Path(__file__).parents[1] / "recipes"
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
 @functools.cache
 def catalogue() -> Mapping[str, Mapping[str, Any]]:
-    """All published checkpoints; the keys of an entry are explained in ``catalogue.yaml``."""
-    from learned_sparse.core.yaml_files import read_yaml
+    """All published checkpoints by name.
 
-    return read_yaml(CATALOGUE)
+    - ``hub``: OWNER/NAME on the Hugging Face Hub; ``gated``: it gives the files only to users who accepted the licence.
+    - ``parameters``: millions.
+    - ``queries``: what encodes them: the network of documents, a table of "weights of terms", or nothing ("bag of
+      words"); a backbone (``minilm``, which training gives a masked-LM head) has none.
+    - ``settings``: those that a folder without the files of sentence-transformers does not say; ``query_settings``:
+      further ones of queries alone.
+    - ``msmarco``, ``beir``: scores of its authors in ``source``: MRR@10 on MS MARCO passage dev, mean nDCG@10 of 13
+      BEIR collections; left out if the source does not give them.
+    - ``package``: a Python package that contains the weights, as ``file`` with ``sha256``, and the other files beside.
+    """
+    return read_object(CATALOGUE)
 
 
 def published(name: str) -> Mapping[str, Any]:
@@ -160,7 +171,7 @@ def tensor_names(folder: Path) -> list[str]:
 
 def read_config(folder: Path) -> Any:
     """The Hugging Face configuration in ``folder`` (imports transformers)."""
-    refuse_code(folder / "config.json")
+    read_object(folder / "config.json")
     from transformers import AutoConfig
 
     try:
@@ -170,20 +181,19 @@ def read_config(folder: Path) -> Any:
 
 
 def read_object(path: Path, *, optional: bool = False) -> Mapping[str, Any]:
-    """The object in a JSON file; ``optional``: an empty one if there is no file."""
+    """The object in a JSON file; ``optional``: an empty one if there is no file.
+
+    Raises if the file cannot be read, or names Python code, which is never run.
+    """
     content = read_json(path) if path.exists() or not optional else {}
     if not isinstance(content, Mapping):
         raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-    return content
-
-
-def refuse_code(path: Path) -> None:
-    """Raise if a configuration file cannot be read, or names Python code, which is never run."""
-    if read_object(path).get("auto_map"):
+    if content.get("auto_map"):
         raise LearnedSparseError(
             f"{path}: names Python code of the checkpoint (auto_map), which is never run; use a checkpoint that needs "
             "none, or delete auto_map if the classes of transformers give the same vectors"
         )
+    return content
 
 
 def _check_index(path: Path) -> None:

@@ -39,25 +39,25 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         raise LearnedSparseError(f"{path}: not a readable tokenizer: {error}") from error
 
 
-def untruncated(tokenizer: Any) -> Tokenizer | None:
-    """A copy without truncation and padding, by the package tokenizers; None of a tokenizer written in Python."""
+def untruncated(tokenizer: Any) -> Tokenizer:
+    """A tokenizer of the package tokenizers without truncation and padding, or a copy of the one that a tokenizer of
+    transformers has inside.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not isinstance(backend, Tokenizer):
-        return None
-    copy = Tokenizer.from_str(backend.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
+        raise LearnedSparseError("this tokenizer is written in Python: save it as a tokenizer.json")
+    plain = backend if backend is tokenizer else Tokenizer.from_str(backend.to_str())
+    plain.no_truncation()
+    plain.no_padding()
+    return plain
 
 
 def tokenizer_sha256(tokenizer: Any) -> str:
     """Hash of everything that decides how a tokenizer (of transformers or of tokenizers) splits text.
 
-    Truncation and padding are left out: each call sets them.
+    Truncation and padding are left out: each user sets them.
     """
-    copy = untruncated(tokenizer)
-    text = repr(sorted(tokenizer.get_vocab().items())) if copy is None else copy.to_str()
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(untruncated(tokenizer).to_str().encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +124,8 @@ def spellings(vocabulary: Mapping[str, int], size: int, name: str = "") -> list[
 def pair_of(text: str) -> str | tuple[str, str]:
     r"""``(text, expansion)`` if ``text`` carries an expansion (``Document.with_expanded``), else ``text``.
 
-    >>> pair_of("hives"), pair_of("hives\x1fwhat are hives")
-    ('hives', ('hives', 'what are hives'))
+    >>> pair_of("hives"), pair_of("hives\x1fwhat are hives"), pair_of("a\x1fb\x1fc")
+    ('hives', ('hives', 'what are hives'), ('a', 'b\x1fc'))
     """
     original, mark, expansion = text.partition(EXPANDED)
     return (original, expansion) if mark else original
@@ -158,10 +158,8 @@ def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], *, promp
         return tokenizer(pairs, **options)
 
 
-def word_spans(tokenizer: Tokenizer | None, texts: Sequence[str]) -> list[list[Word]]:
+def word_spans(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[Word]]:
     """Words of each text in order, as an ``untruncated`` tokenizer splits them; a punctuation mark is a word."""
-    if tokenizer is None:
-        raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
     words = []
     for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
         tokens = zip(encoding.word_ids, encoding.offsets, strict=True)

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from encoders.checkpoints.notes import BagNotes
-from encoders.checkpoints.tokenizer import pair_of
+from encoders.checkpoints.foreign import read_table
+from encoders.checkpoints.notes import CheckpointNotes, changed_keys, check_sizes
+from encoders.checkpoints.tokenizer import read_tokenizer, spellings
 from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.reading import Entry, Share
 from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.settings import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagNotes:
+    """A side that is a bag of words: everything its vectors depend on besides the tokenizer."""
+
+    weighting: Literal["binary", "tf", "table"]
+    excluded: tuple[int, ...]
+    """Token ids that are never in the bag."""
+    scoring: Literal["impact", "bm25"]
+    scale: float | None
+    """Factor from weights to impacts after settings are changed; ``None``: calibrate."""
+    changeable: tuple[str, ...] = ()
+    """Settings of the model that may be changed; none of them changes the bag."""
+    query_only_settings: tuple[str, ...] = ()
+    """Those of ``changeable`` that leave the stored quantizer valid."""
+    table: str | None = None
+    """Tower with the weights of terms, for ``weighting: table``."""
+
+    def __post_init__(self) -> None:
+        """Refuse a table without its weights, and weights without a table."""
+        if (self.weighting == "table") != (self.table is not None):
+            raise LearnedSparseError("'weighting: table' and 'table' go together")
 
 
 class BagOfWordsEncoder(TextEncoder):
@@ -30,13 +60,13 @@ class BagOfWordsEncoder(TextEncoder):
         top_k: int | None = None,
         prompt: str = "",
     ) -> None:
-        """Truncation and padding of ``tokenizer`` are set in place; ``weights`` is the table of ``bag``, if any."""
+        """``weights`` is the table of ``bag``, if any."""
         super().__init__(tokenizer, terms, max_length, top_k, prompt)
-        tokenizer.enable_truncation(max_length)
-        tokenizer.no_padding()
         self.query_only_settings = frozenset(bag.query_only_settings)
         self._counts, self._weights = bag.weighting == "tf", weights
         self._in_bag, self._writable = np.ones((2, len(terms)), bool)
+        if not all(0 <= token < len(terms) for token in bag.excluded):
+            raise LearnedSparseError("bags: 'excluded' has tokens beyond the vocabulary")
         self._in_bag[list(bag.excluded)] = False
         self._writable[self.unwritable] = False
 
@@ -58,10 +88,6 @@ class BagOfWordsEncoder(TextEncoder):
         batch = SparseBatch(indptr, columns, values[kept], self.terms, truncated, dropped)
         return batch if self._top_k is None else keep_top_k(batch, self._top_k)
 
-    def tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
-        encodings = self.tokenizer.encode_batch([pair_of(self.prompt + text) for text in texts])
-        return [encoding.ids for encoding in encodings], encodings
-
     def shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
         shares, terms = [], set(columns.tolist())
         for position, token in enumerate(ids):
@@ -70,3 +96,31 @@ class BagOfWordsEncoder(TextEncoder):
                 if not self._counts:
                     terms.remove(token)  # of a repeated token, the first counts
         return shares, []
+
+
+def load_bag_of_words(
+    folder: Path,
+    notes: CheckpointNotes,
+    side: Side,
+    name: str,
+    settings: Mapping[str, Any],
+    max_length: int,
+    top_k: int | None = None,
+) -> BagOfWordsEncoder:
+    """``encoders.encoding.loading.load_encoder`` for a side without a network; ``name`` opens error messages."""
+    bag, settings = parse(BagNotes, notes.bags[side], f"{folder}: bags: {side}"), {**notes.settings, **settings}
+    changed = changed_keys(name, notes.settings, settings, bag.changeable)
+    check_sizes(name, max_length, top_k)
+    tables = () if bag.table is None else (bag.table,)
+    notes.check_files(folder, tables)
+    table = read_table(notes.tower_folder(folder, bag.table), notes.vocabulary_size) if bag.table else None
+    tokenizer = read_tokenizer(folder)
+    terms = spellings(tokenizer.get_vocab(), notes.vocabulary_size, name)
+    prompt, default = notes.prompts.get(side, ""), None if bag.scale is None else Quantizer(bag.scale)
+    encoder = BagOfWordsEncoder(tokenizer, terms, bag, table, max_length=max_length, top_k=top_k, prompt=prompt)
+    encoder.quantizer = notes.quantizers[side] if changed <= encoder.query_only_settings else default
+    encoder.description = notes.description(
+        folder, side, settings, tables, tokenizer_sha256=encoder.tokenizer_sha256, scoring=bag.scoring,
+        max_length=max_length, dtype="fp32", top_k=top_k,
+    )  # fmt: skip
+    return encoder

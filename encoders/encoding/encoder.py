@@ -13,11 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from encoders.backbone.device import DTYPES, choose_device, choose_dtype, limit_threads, to_device
-from encoders.backbone.inference import prepare_network
-from encoders.backbone.pretrained import load_tokenizer
+from encoders.backbone.device import DTYPES, choose_device, choose_dtype, limit_threads, prepare_network
+from encoders.backbone.towers import load_tokenizer
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary, tokenize_texts
+from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
 from encoders.models import ARCHITECTURES
 from learned_sparse.core.encoder import Side
@@ -98,9 +97,11 @@ class CheckpointEncoder(TextEncoder):
             mask = np.arange(width) < lengths[chosen, None]
             ids = np.full(mask.shape, self.tokenizer.pad_token_id or 0)
             ids[mask] = tokens[(starts[chosen, None] + np.arange(width))[mask]]
-            inputs = (torch.from_numpy(array) for array in (ids, mask.astype(np.int64)))
+            inputs = torch.from_numpy(np.stack([ids, mask]))
+            if cuda := self._device.type == "cuda":
+                inputs = inputs.pin_memory()
             with torch.inference_mode():
-                weights = self.weigher(*(to_device(each, self._device) for each in inputs))
+                weights = self.weigher(*inputs.to(self._device, non_blocking=cuda))
                 if self.unwritable:
                     dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                     weights[:, self._blocked] = 0
@@ -109,19 +110,13 @@ class CheckpointEncoder(TextEncoder):
         batch = SparseBatch.concatenate(rows).take(np.argsort(order))
         return dataclasses.replace(batch, truncated=truncated, dropped=dropped)
 
-    def tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], Sequence[Any]]:
-        ids_only = {"return_attention_mask": False, "return_token_type_ids": False}
-        options: dict[str, Any] = {"max_length": self.max_length, "truncation": True, "padding": False, **ids_only}
-        tokenized = tokenize_texts(self.tokenizer, texts, prompt=self.prompt, **options)
-        return tokenized["input_ids"], tokenized.encodings or ()
-
     def shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
         weigher: Any = self.weigher
         if not hasattr(weigher, "shares"):
             raise LearnedSparseError(f"{type(weigher).__name__} cannot attribute its weights to tokens (no `shares`)")
-        inputs = (torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long), torch.from_numpy(columns).long())
+        inputs = torch.tensor([[ids], [[1] * len(ids)]], device=self._device)
         with torch.inference_mode():
-            parts = weigher.shares(*(to_device(each, self._device) for each in inputs))
+            parts = weigher.shares(*inputs, torch.from_numpy(columns).long().to(self._device))
         shares, gate = ([e for part in parts if part.gate == kind for e in part.entries()] for kind in (False, True))
         return shares, gate
 
@@ -189,8 +184,10 @@ def load_checkpoint_encoder(
     # weights that only queries read do not depend on the settings of queries
     defaults = {name: getattr(type(chosen)(), name) for name in chosen.query_only_settings}
     described = dataclasses.replace(cast(Any, chosen), **defaults).towers(side)
-    options = {"scoring": chosen.scoring, "max_length": max_length, "dtype": chosen_dtype, "top_k": top_k}
-    encoder.description = notes.description(folder, side, as_json(chosen), described, tokenizer) | options
+    encoder.description = notes.description(
+        folder, side, as_json(chosen), described, tokenizer_sha256=encoder.tokenizer_sha256, scoring=chosen.scoring,
+        max_length=max_length, dtype=chosen_dtype, top_k=top_k,
+    )  # fmt: skip
     if chosen_device.type == "cpu":
         for network in (tower.model for tower in towers.values() if tower.model is not None):
             prepare_network(network)

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from encoders.checkpoints.hub import locate, published_settings, resolve_checkpoint
-from encoders.checkpoints.notes import changed_keys, check_sizes, read_notes, read_table
-from encoders.checkpoints.tokenizer import read_tokenizer, spellings
+from encoders.checkpoints.notes import read_notes
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.quantize import Quantizer
 
 if TYPE_CHECKING:
     from encoders.encoding.text_encoder import TextEncoder
@@ -52,8 +50,9 @@ def load_encoder(
     checkpoint = resolve_checkpoint(checkpoint)
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
-    name, bag = f"{model or checkpoint} ({side})", notes.bags.get(side)
-    changes = {**published_settings(checkpoint, notes.unrecorded, side), **(settings or {})}
+    name, changes = f"{model or checkpoint} ({side})", dict(settings or {})
+    if notes.unrecorded:
+        changes = {**published_settings(checkpoint, notes.unrecorded, side), **changes}
     length = notes.max_length[side] if max_length is None else max_length
     assumptions = []
     if "pooling" in notes.unrecorded and "pooling" not in changes:
@@ -63,28 +62,16 @@ def load_encoder(
     if assumptions:
         _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
     encoder: TextEncoder
-    if bag is None:
+    if side in notes.bags:
+        from encoders.encoding.bag_of_words import load_bag_of_words
+
+        encoder = load_bag_of_words(folder, notes, side, name, changes, length, top_k)
+    else:
         from encoders.encoding.encoder import load_checkpoint_encoder
 
         encoder = load_checkpoint_encoder(
             folder, notes, side, name, changes, length, top_k, device=device, dtype=dtype, batch_size=batch_size,
             weights=weights,
         )  # fmt: skip
-    else:
-        from encoders.encoding.bag_of_words import BagOfWordsEncoder
-
-        changes = {**notes.settings, **changes}
-        changed = changed_keys(name, notes.settings, changes, bag.changeable)
-        check_sizes(name, length, top_k)
-        tables = () if bag.table is None else (bag.table,)
-        notes.check_files(folder, tables)
-        table = read_table(notes.tower_folder(folder, bag.table), notes.vocabulary_size) if bag.table else None
-        tokenizer = read_tokenizer(folder)
-        terms = spellings(tokenizer.get_vocab(), notes.vocabulary_size, name)
-        prompt, default = notes.prompts.get(side, ""), None if bag.scale is None else Quantizer(bag.scale)
-        encoder = BagOfWordsEncoder(tokenizer, terms, bag, table, max_length=length, top_k=top_k, prompt=prompt)
-        encoder.quantizer = notes.quantizers[side] if changed <= encoder.query_only_settings else default
-        options = {"scoring": bag.scoring, "max_length": length, "dtype": "fp32", "top_k": top_k}
-        encoder.description = notes.description(folder, side, changes, tables, tokenizer) | options
     encoder.checkpoint = None if revision else checkpoint
     return encoder

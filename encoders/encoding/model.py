@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from encoders.backbone.lora import Lora, add_lora
-from encoders.backbone.pretrained import OUTPUT_BIAS, Attention, load_tokenizer
+from encoders.backbone.lora import Lora
+from encoders.backbone.towers import OUTPUT_BIAS, Attention, load_tokenizer
 from encoders.checkpoints.hub import locate, published_settings
 from encoders.checkpoints.notes import (
-    FORMAT,
     MAX_LENGTH,
     NOTES,
-    BagNotes,
     CheckpointNotes,
     as_json,
     read_notes,
     write_notes,
 )
 from encoders.checkpoints.tokenizer import (
-    TOKENIZER,
     Vocabulary,
     read_tokenizer,
     spellings,
     tokenizer_sha256,
+    untruncated,
     with_word_marks,
 )
+from encoders.encoding.bag_of_words import BagNotes
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS, Architecture
 from encoders.models.bags import BagOfWords
@@ -93,14 +91,14 @@ def new_model(
                 num_hidden_layers=num_hidden_layers,
                 output_bias=output_bias,
                 attention=attention,
-                adapt=functools.partial(add_lora, lora=lora),
+                lora=lora,
             )
             for name, kind in parsed.towers("document", "query").items()
         }
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:  # of decoder LMs
         tokenizer.pad_token = tokenizer.eos_token
-    if tokenizer.is_fast and (marked := with_word_marks(tokenizer.backend_tokenizer)):
+    if marked := with_word_marks(untruncated(tokenizer)):
         tokenizer._tokenizer = marked  # noqa: SLF001  (there is no public setter)
         tokenizer.add_prefix_space = True
     longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])
@@ -112,7 +110,26 @@ def new_model(
 def save_checkpoint(folder: Path, model: LoadedModel) -> None:
     """Write ``folder``; an earlier checkpoint there stays whole until all files of the new one are written."""
     with new_folder(folder / ".checkpoint") as written:
-        _write_checkpoint(written, model)
+        files = [Path(path) for path in model.tokenizer.save_pretrained(written) if Path(path).is_file()]
+        for name, tower in model.towers.items():
+            tower.save(written / "towers" / name)
+            files += (
+                path for path in (written / "towers" / name).iterdir() if path.suffix in {".json", ".safetensors"}
+            )
+        size = next(iter(model.towers.values())).vocabulary_size
+        notes = CheckpointNotes(
+            architecture=model.architecture,
+            settings=as_json(model.settings),
+            vocabulary_size=size,
+            max_length=model.max_length,
+            quantizers=model.quantizers,
+            recipe=model.recipe,
+            training=model.training,
+            bags=_bags(model, written, size),
+            files={path.relative_to(written).as_posix(): sha256(path) for path in sorted(files)},
+            prompts=model.prompts,
+        )
+        write_notes(written, notes)
     # A kill from here on leaves a folder without notes, which is not taken for a checkpoint.
     (folder / NOTES).unlink(missing_ok=True)
     for path in sorted((folder / ".checkpoint").iterdir(), key=lambda path: (path.name == NOTES, path.name)):
@@ -120,28 +137,6 @@ def save_checkpoint(folder: Path, model: LoadedModel) -> None:
             shutil.rmtree(folder / path.name, ignore_errors=True)
         path.replace(folder / path.name)
     (folder / ".checkpoint").rmdir()
-
-
-def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
-    files = [Path(path) for path in model.tokenizer.save_pretrained(folder) if Path(path).is_file()]
-    for name, tower in model.towers.items():
-        tower.save(folder / "towers" / name)
-        files += (path for path in (folder / "towers" / name).iterdir() if path.suffix in {".json", ".safetensors"})
-    size = next(iter(model.towers.values())).vocabulary_size
-    notes = CheckpointNotes(
-        format=FORMAT,
-        architecture=model.architecture,
-        settings=as_json(model.settings),
-        vocabulary_size=size,
-        max_length=model.max_length,
-        quantizers=model.quantizers,
-        recipe=model.recipe,
-        training=model.training,
-        bags=_bags(model, folder, size),
-        files={path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)},
-        prompts=model.prompts,
-    )
-    write_notes(folder, notes)
 
 
 def load_checkpoint(
@@ -180,15 +175,15 @@ def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
     if tokenizer_sha256(document.tokenizer) != tokenizer_sha256(query.tokenizer):
         raise LearnedSparseError("join: the two models have different tokenizers, so their terms do not match")
     sides = {"document": document, "query": query}
-    return _assemble(
-        "splade",
-        dataclasses.replace(document.settings, query="separate"),
-        {side: model.towers["document"] for side, model in sides.items()},
-        document.tokenizer,
+    settings = dataclasses.replace(document.settings, query="separate")
+    towers = {side: model.towers["document"] for side, model in sides.items()}
+    return dataclasses.replace(
+        document,
+        settings=settings,
+        weighers=TermWeighers.of(settings, towers, document.vocabulary),
+        towers=towers,
         max_length={side: model.max_length[side] for side, model in sides.items()},
         quantizers={side: model.quantizers[side] for side, model in sides.items()},
-        recipe=document.recipe,
-        training=document.training,
         prompts={side: model.prompts[side] for side, model in sides.items() if side in model.prompts},
     )
 
@@ -207,31 +202,27 @@ def _assemble(
     )  # fmt: skip
 
 
-def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, BagNotes]:
+def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, Any]:
     """Notes on each side that is a bag of words.
 
     Empty where the package tokenizers alone could tokenize a text or spell a term differently than transformers.
     """
     settings, tokenizer = model.settings, load_tokenizer(folder)
-    terms = spellings(tokenizer.get_vocab(), vocabulary_size, model.architecture)
-    if not (
-        tokenizer.is_fast
-        and tokenizer.truncation_side == "right"
-        and not tokenizer.split_special_tokens
-        and (folder / TOKENIZER).is_file()
-        and tokenizer_sha256(read_tokenizer(folder)) == tokenizer_sha256(tokenizer)
-        and list(settings.terms or model.vocabulary.terms) == terms
-    ):
+    same = tokenizer_sha256(read_tokenizer(folder)) == tokenizer_sha256(tokenizer)
+    spellings(tokenizer.get_vocab(), vocabulary_size, model.architecture)  # raises if a token has no dimension
+    if tokenizer.truncation_side != "right" or tokenizer.split_special_tokens or not same or settings.terms:
         return {}
     return {
-        side: BagNotes(
-            weighting=module.kind,
-            table=None if module.table is None else QUERY_WEIGHTS,
-            excluded=module.excluded,
-            scoring=settings.scoring,
-            scale=quantizer.scale if (quantizer := settings.quantizer(side)) else None,
-            changeable=tuple(sorted(settings.changeable)),
-            query_only_settings=tuple(sorted(settings.query_only_settings)),
+        side: asdict(
+            BagNotes(
+                weighting="tf" if module.weighting == "tf" else "binary" if module.table is None else "table",
+                table=None if module.table is None else QUERY_WEIGHTS,
+                excluded=module.excluded,
+                scoring=settings.scoring,
+                scale=quantizer.scale if (quantizer := settings.quantizer(side)) else None,
+                changeable=tuple(sorted(settings.changeable)),
+                query_only_settings=tuple(sorted(settings.query_only_settings)),
+            )
         )
         for side in SIDES
         if type(module := model.weighers.side(side)) is BagOfWords

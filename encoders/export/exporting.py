@@ -16,9 +16,10 @@ import torch
 import yaml
 from torch import Tensor
 
-from encoders.backbone.pretrained import write_tensors
-from encoders.backbone.towers import LanguageModel
-from encoders.checkpoints.notes import IDF, MODULES, ROUTER, SATURATION, UNICOIL_HEAD, as_json
+from encoders.backbone.towers import LanguageModel, is_causal, write_tensors
+from encoders.checkpoints.foreign import IDF, ROUTER, SATURATION, UNICOIL_HEAD
+from encoders.checkpoints.hub import MODULES
+from encoders.checkpoints.notes import as_json
 from encoders.encoding.model import LoadedModel, save_checkpoint
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json, write_record
@@ -100,8 +101,8 @@ def _check_splade(model: LoadedModel, target: str) -> None:
     for tower in (tower for tower in model.towers.values() if isinstance(tower, LanguageModel)):
         if tower.has_added_bias:
             _refuse("idf_bias gave this backbone an output bias, which other tools do not read")
-        if getattr(tower.model.config, "echo_input", False):
-            _refuse("attention: echo: other tools read a text once")
+        if is_causal(tower.model.config):
+            _refuse("a decoder LM: other tools compute SPLADE with masked-LMs only")
     if model.prompts and target != "sentence-transformers":
         _refuse("prompts: this tool has none; sentence-transformers has")
 

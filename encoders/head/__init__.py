@@ -4,5 +4,5 @@ Start reading in ``vocabulary_head`` (``pool``). All functions have gradients an
 never hold a tensor (batch, tokens, vocabulary).
 """
 
-__all__ = ["gradients", "screen", "shares", "token_top_k", "vocabulary_head"]
+__all__ = ["gradients", "shares", "token_top_k", "vocabulary_head"]
 """Public modules."""

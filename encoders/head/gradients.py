@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from encoders.head.screen import Screen
-    from encoders.head.vocabulary_head import Pooling, TiledScores
+    from encoders.head.vocabulary_head import Pooling, Screen, TiledScores
 
 
 class Pooled(torch.autograd.Function):
@@ -29,10 +28,9 @@ class Pooled(torch.autograd.Function):
         ctx.dtype, ctx.text_of_row, ctx.kept = scores.dtype, scores.text_of_row, scores.kept
         if pooling == "sum":
             weights, *entries = scores.sum(log=log, dense=ctx.spans)
-        elif screen:
-            weights, *entries = screen.pool(scores, "max", log=log, entries=True)
         else:
-            weights, *entries = scores.max(relu=relu, log=log, entries=True)
+            screened = screen.pool(scores, "max", log=log, entries=True) if screen else None
+            weights, *entries = screened or scores.max(relu=relu, log=log, entries=True)
         ctx.save_for_backward(rows, weight, bias, *entries)
         return weights
 

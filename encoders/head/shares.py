@@ -24,10 +24,6 @@ class Shares(NamedTuple):
     gate: bool = False
     """Whether the values are logits of a gate, which are no part of the weight."""
 
-    def of_part(self, part: str, factor: float = 1.0) -> Shares:
-        """The shares with the name ``part`` and values multiplied by ``factor``."""
-        return self._replace(part=part, value=self.value * factor)
-
     def entries(self) -> Iterator[tuple[int, Share]]:
         """Dimension and share of each."""
         for token, column, value in zip(self.token.tolist(), self.column.tolist(), self.value.tolist(), strict=True):

@@ -161,9 +161,14 @@ class OneTowerArchitecture(Architecture):
                 f"query_weighting: {self.query_weighting} needs query: bag-of-words, not {self.query}"
             )
 
-    def tower_of(self, side: Side) -> str:
+    @property
+    @abstractmethod
+    def kind(self) -> TowerKind:
+        """The kind of the towers."""
+
+    def networks(self, side: Side) -> Mapping[str, TowerKind]:
         """``query`` is a tower of its own if the sides are separate."""
-        return "query" if side == "query" and self.query == "separate" else "document"
+        return {"query" if side == "query" and self.query == "separate" else "document": self.kind}
 
     @property
     def query_bag(self) -> tuple[Weighting, SpecialTokens] | None:

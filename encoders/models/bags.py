@@ -11,9 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.pretrained import pretrained_config, write_tensors
-from encoders.backbone.towers import Tower
-from encoders.checkpoints.notes import TABLE, TABLE_WEIGHTINGS, Weighting, read_table
+from encoders.backbone.towers import Tower, pretrained_config, write_tensors
+from encoders.checkpoints.foreign import TABLE, read_table
+from encoders.checkpoints.notes import Weighting
 from encoders.checkpoints.tokenizer import SpecialTokens, Vocabulary
 from encoders.head.shares import Shares, merged_shares
 
@@ -46,8 +46,7 @@ class TermTable(Tower):
         """The table in a checkpoint of this package or of another tool."""
         weights = torch.tensor(read_table(folder))
         table = cls(len(weights))
-        with torch.no_grad():
-            table.weights.copy_(weights)
+        table.weights.data.copy_(weights)
         return table
 
     @classmethod
@@ -72,8 +71,6 @@ class BagOfWords(nn.Module):
     ) -> None:
         super().__init__()
         self.weighting, self.table = weighting, table
-        if (table is not None) != (weighting in TABLE_WEIGHTINGS):
-            raise TypeError(f"weighting {weighting!r} with a table: {table is not None}")
         self._counts: Tensor
         self.register_buffer("_counts", torch.tensor(vocabulary.counted(special_tokens)), persistent=False)
 
@@ -90,11 +87,6 @@ class BagOfWords(nn.Module):
         repeats: Literal["first", "sum"] = "sum" if self.weighting == "tf" else "first"
         weights = literal.float() if self.table is None else literal * self.table()[input_ids]
         return [merged_shares(weights, input_ids, literal, columns, repeats)]
-
-    @property
-    def kind(self) -> Literal["binary", "tf", "table"]:
-        """``weighting`` as notes of checkpoints name it."""
-        return self.weighting if self.weighting in ("binary", "tf") else "table"
 
     @property
     def excluded(self) -> tuple[int, ...]:

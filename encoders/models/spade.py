@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -94,13 +95,9 @@ class SpaDESettings(Architecture):
         mlp = HiddenStatesKind(lambda hidden_size: two_layer_head(hidden_size, self.dropout))
         return {name: mlp if name == "weighting" else LanguageModel for name in self.names}
 
-    def network_side(
-        self,
-        side: Side,  # noqa: ARG002
-        towers: Mapping[str, Any],
-        vocabulary: Vocabulary,
-    ) -> nn.Module:
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``SpaDE``."""
+        del side
         return SpaDE(self, towers, vocabulary)
 
     @property
@@ -267,18 +264,15 @@ class SpaDE(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``; a component whose factor is 0 is not computed."""
-        first, *second = (
-            factor * self.components[name](input_ids, attention_mask)
-            for name, factor in self._factors.items()
-            if factor > 0
-        )
-        weights: Tensor = first + second[0] if second else first
+        used = ((self.components[name], factor) for name, factor in self._factors.items() if factor > 0)
+        parts = (factor * component(input_ids, attention_mask) for component, factor in used)
+        weights: Tensor = functools.reduce(torch.add, parts)
         return weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text, by component."""
         return [
-            share.of_part(name, factor)
+            share._replace(part=name, value=share.value * factor)
             for name, factor in self._factors.items()
             if factor > 0
             for share in cast(Any, self.components[name]).shares(input_ids, attention_mask, columns)

@@ -15,7 +15,7 @@ from encoders.checkpoints.notes import Weighting
 from encoders.checkpoints.tokenizer import SpecialTokens, Vocabulary
 from encoders.head.shares import Shares, merged_shares, pooled_shares
 from encoders.head.token_top_k import keep_largest
-from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
+from encoders.head.vocabulary_head import Pooling, lexical_pool, pool, pool_columns
 from encoders.models.architecture import Architecture, PooledTower
 from encoders.models.bags import BagOfWords
 from encoders.models.objectives import Labels, Objective, TermWeighers, Tokens
@@ -123,23 +123,21 @@ class Gate(PooledTower):
 
     def __init__(self, settings: SparTermSettings, tower: LanguageModel, vocabulary: Vocabulary) -> None:
         super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
-        self._pool = settings.gate_pool
+        self._pooling: Pooling = "sum" if settings.gate_pool == "relu_sum" else "max"
+        self._relu = settings.gate_pool != "raw_max"
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Logits ``(batch, vocabulary)`` of the gating probabilities G.
 
         ``log G = logsigmoid(logits)`` and ``log(1 - G) = logsigmoid(-logits)`` are stable where G itself is not.
         """
-        states, screen = self.states(input_ids, attention_mask), self.tower.screen
-        if self._pool == "relu_sum":
-            return pool(*states, pooling="sum", screen=screen)
-        return pool(*states, pooling="max", relu=self._pool == "max", screen=screen)
+        states = self.states(input_ids, attention_mask)
+        return pool(*states, pooling=self._pooling, relu=self._relu, screen=self.tower.screen)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the logits ``columns`` of one text."""
-        pooling: Literal["sum", "max"] = "sum" if self._pool == "relu_sum" else "max"
         states = self.states(input_ids, attention_mask)
-        return [pooled_shares(*states, columns, pooling=pooling, relu=self._pool != "raw_max")._replace(gate=True)]
+        return [pooled_shares(*states, columns, pooling=self._pooling, relu=self._relu)._replace(gate=True)]
 
 
 class Importance(PooledTower):

@@ -42,6 +42,7 @@ class SpladeSettings(OneTowerArchitecture):
     """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code. ``special``: those
     of special tokens only (OpenSearch)."""
 
+    kind = LanguageModel
     changeable = frozenset({"pooling"})  # a folder of other tools may not record it
 
     def __post_init__(self) -> None:
@@ -49,13 +50,10 @@ class SpladeSettings(OneTowerArchitecture):
         if self.saturation == "log-log" and self.pooling != "max":
             raise LearnedSparseError("saturation: log-log needs pooling: max")
 
-    def networks(self, side: Side) -> Mapping[str, type[LanguageModel]]:
-        """``document``, or ``query``."""
-        return {self.tower_of(side): LanguageModel}
-
     def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``Splade``."""
-        return Splade(self, towers[self.tower_of(side)], vocabulary)
+        name = next(iter(self.networks(side)))
+        return Splade(self, towers[name], vocabulary)
 
     @property
     def network_scale(self) -> float | None:

@@ -40,18 +40,20 @@ class UniCoilSettings(OneTowerArchitecture):
     dropout: float = 0.0
     """Before a two-layer head."""
 
-    def networks(self, side: Side) -> Mapping[str, HiddenStatesKind]:
+    @property
+    def kind(self) -> HiddenStatesKind:
         """Hidden states with a head of one or two layers."""
 
         def head(hidden_size: int) -> nn.Module:
             return two_layer_head(hidden_size, self.dropout) if self.head == "two-layer" else linear_head(hidden_size)
 
-        return {self.tower_of(side): HiddenStatesKind(head)}
+        return HiddenStatesKind(head)
 
     def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``TokenWeights``."""
+        name = next(iter(self.networks(side)))
         return TokenWeights(
-            towers[self.tower_of(side)],
+            towers[name],
             vocabulary,
             repeats=self.repeats if side == "document" else self.query_repeats,
             activation=self.activation,
@@ -119,13 +121,9 @@ class DeepCTSettings(Architecture):
         """Hidden states with dropout and one linear layer."""
         return {"document": HiddenStatesKind(lambda size: nn.Sequential(nn.Dropout(self.dropout), linear_head(size)))}
 
-    def network_side(
-        self,
-        side: Side,  # noqa: ARG002
-        towers: Mapping[str, Any],
-        vocabulary: Vocabulary,
-    ) -> nn.Module:
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``RecallWeights``."""
+        del side
         return RecallWeights(self, towers["document"], vocabulary)
 
     @property

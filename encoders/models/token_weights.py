@@ -58,7 +58,8 @@ class TokenWeights(nn.Module):
 
     def token_scores(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The score of the head at each position ``(batch, tokens)``, at least float32; it may be negative."""
-        scores: Tensor = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
+        (states,) = self.tower(input_ids, attention_mask)
+        scores: Tensor = self.tower.head(states).squeeze(-1)
         return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
     def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,7 +22,6 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
 Scope = Literal["total", "bucket"]
-_JOINT = "joint"
 _MAX_FACTOR = 3  # the paper's best bucket weights 0.66:0:0.33:1:0.33:1 (A.3) are 2:0:1:3:1:3
 
 
@@ -80,7 +79,7 @@ class UHDSettings(Architecture):
 
     def tower_of(self, layer: int) -> str:
         """The tower that the bucket of ``layer`` reads."""
-        return _JOINT if self.encoders == "joint" else f"bucket-{layer}"
+        return "joint" if self.encoders == "joint" else f"bucket-{layer}"
 
     def factors(self, side: Side) -> dict[str, int]:
         """``b<layer>`` to the factor of that bucket; 1 for documents, so that an index fits all bucket weights."""
@@ -143,9 +142,9 @@ class Bucket(PooledTower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, dimensions of one bucket)``."""
-        states = _states_by_layer(self.tower, input_ids, attention_mask)[self.layer]
+        states = self.tower(input_ids, attention_mask)[self.tower.layers.index(self.layer)]
         weights = _cut(self.pooled(states, input_ids, attention_mask), self._keep)
-        return _binarized(weights) if self._binarize and not self.training else weights
+        return (weights > 0).to(weights.dtype) if self._binarize and not self.training else weights
 
     def pooled(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The bucket ``(batch, dimensions)`` of the ``states`` ``(batch, tokens, hidden)`` of its layer."""
@@ -174,16 +173,12 @@ class UHD(nn.Module):
     ) -> None:
         """``towers`` may lack those of buckets that the side does not have."""
         super().__init__()
-        keep, scope = (
-            (settings.query_k, settings.query_k_scope)
-            if side == "query"
-            else (settings.document_k, settings.document_k_scope)
-        )
+        keep, scope = getattr(settings, f"{side}_k"), getattr(settings, f"{side}_k_scope")
         self._keep_total = keep if scope == "total" else None
         self._keep_each = keep if scope == "bucket" else None
         self._factors = settings.factors(side)
         self._dimensions, self._binarize = settings.dimensions, settings.binarize
-        self._buckets = nn.ModuleDict(
+        self._buckets: Any = nn.ModuleDict(
             {
                 f"b{layer}": Bucket(settings, layer, towers[settings.tower_of(layer)], vocabulary, keep)
                 for layer in settings.layers
@@ -192,9 +187,9 @@ class UHD(nn.Module):
         )
 
     @property
-    def components(self) -> Mapping[str, Bucket]:
+    def components(self) -> Mapping[str, Any]:
         """``b<layer>`` to that bucket, ``(batch, dimensions)`` without its factor."""
-        return {name: cast(Bucket, bucket) for name, bucket in self._buckets.items()}
+        return dict(self._buckets)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, layers * dimensions)``.
@@ -204,7 +199,7 @@ class UHD(nn.Module):
         """
         weights = _cut(torch.cat(self._each_bucket(input_ids, attention_mask), dim=1), self._keep_total)
         if self._binarize and not self.training:
-            weights = _binarized(weights)
+            weights = (weights > 0).to(weights.dtype)  # without gradient
         if set(self._factors.values()) == {1}:
             return weights
         factors = torch.tensor([*self._factors.values()], dtype=weights.dtype, device=weights.device)
@@ -218,7 +213,7 @@ class UHD(nn.Module):
             bucket_columns = columns[(columns >= start) & (columns < start + self._dimensions)]
             if len(bucket_columns):
                 bucket = self.components[name]
-                states = _states_by_layer(bucket.tower, input_ids, attention_mask)[bucket.layer]
+                states = bucket.tower(input_ids, attention_mask)[bucket.tower.layers.index(bucket.layer)]
                 winners = bucket.shares(states, input_ids, attention_mask, bucket_columns - start)
                 column = winners.column + start
                 shares.append(Shares(name, winners.token, column, weights[column]))
@@ -226,31 +221,19 @@ class UHD(nn.Module):
 
     def _each_bucket(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """The buckets in order, ``(batch, dimensions)``; a tower of several layers runs once."""
-        states: dict[int, dict[int, Tensor]] = {}
+        states: dict[int, tuple[Tensor, ...]] = {}
         pooled: dict[str, Tensor] = {}
         for name in (name for name, factor in self._factors.items() if factor):
             bucket = self.components[name]
             tower = bucket.tower
             if id(tower) not in states:
-                states[id(tower)] = _states_by_layer(tower, input_ids, attention_mask)
-            pooled[name] = _cut(
-                bucket.pooled(states[id(tower)][bucket.layer], input_ids, attention_mask), self._keep_each
-            )
+                states[id(tower)] = tower(input_ids, attention_mask)
+            of_layer = states[id(tower)][tower.layers.index(bucket.layer)]
+            pooled[name] = _cut(bucket.pooled(of_layer, input_ids, attention_mask), self._keep_each)
         empty = next(iter(pooled.values())).new_zeros(1).expand(len(input_ids), self._dimensions)
         return [pooled.get(name, empty) for name in self._factors]
-
-
-def _states_by_layer(tower: HiddenStates, input_ids: Tensor, attention_mask: Tensor) -> dict[int, Tensor]:
-    """States ``(batch, tokens, hidden)`` by layer."""
-    states = tower(input_ids, attention_mask)
-    return dict(zip(tower.layers, states if isinstance(states, tuple) else (states,), strict=True))
 
 
 def _cut(weights: Tensor, keep: int | None) -> Tensor:
     """``weights`` ``(batch, n)`` with only the ``keep`` largest of each row."""
     return weights if keep is None else keep_largest(weights, min(keep, weights.shape[1]))
-
-
-def _binarized(weights: Tensor) -> Tensor:
-    """1 where ``weights`` are above 0; without gradient."""
-    return (weights > 0).to(weights.dtype)

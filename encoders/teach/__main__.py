@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.trec import read_run
-from learned_sparse.core.commands import print_next
+from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import locked
 from learned_sparse.core.settings import CommandParser, positive
@@ -85,7 +85,10 @@ def main(argv: list[str] | None = None) -> int:
     # the scores of all shards are in one folder
     scores = options.output if options.num_shards == 1 else options.output.parent
     source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
-    print_next(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}")
+    print(
+        "next:",
+        command_line(f"encoders.train --recipe splade-distilled --set {shlex.quote(f'data={json.dumps([source])}')}"),
+    )
     return 0
 
 
@@ -135,13 +138,7 @@ def _score(
         with part.open("ab") as file:
             done = _scored(part)
             left = [pair for pair in pairs if pair not in done]
-            ids = {document for _, document in left}
-            documents = {each.id: each for each in collection.documents_shown(expanded=expanded) if each.id in ids}
-            if missing := sorted(ids - documents.keys()):
-                raise LearnedSparseError(
-                    f"{collection.name}: no document {missing[0]!r} ({len(missing)} of the runs and judgements are "
-                    "missing); are they of this collection?"
-                )
+            documents = collection.documents_by_id({document for _, document in left}, expanded)
             with tqdm(desc="scoring", total=len(left) * len(scorers), unit=" pairs", disable=None) as progress:
                 for start in range(0, len(left), BLOCK):
                     block = left[start : start + BLOCK]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.backbone.device import choose_device, process_settings
-from encoders.backbone.pretrained import quiet
+from encoders.backbone.towers import quiet
 from encoders.checkpoints.hub import locate
 from encoders.checkpoints.notes import as_json
-from encoders.training.data.batches import examples_in_order
 from encoders.training.recipe import Negatives, Source
+from encoders.training.sources import examples_in_order
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, write_json

@@ -45,7 +45,7 @@ class CrossEncoder:
         from safetensors import SafetensorError
 
         from encoders.backbone.device import DTYPES, choose_device, choose_dtype
-        from encoders.backbone.pretrained import longest_input, quiet
+        from encoders.backbone.towers import longest_input, quiet
         from encoders.checkpoints.hub import locate, tensor_names
         from encoders.checkpoints.notes import NOTES, check_sizes
 

@@ -4,5 +4,5 @@ Read ``recipe`` first, then ``loop``, which calls ``learner`` for each step and 
 read without torch.
 """
 
-__all__ = ["data", "loop", "recipe"]
+__all__ = ["loop", "recipe", "sources"]
 """Public modules."""

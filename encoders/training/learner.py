@@ -1,23 +1,25 @@
-"""A model under one stage of training: parameters, optimizer and schedules, and the gradients of one step."""
+"""A stage of training: its batches, prepared in the background; parameters, optimizer, and the gradients of a step."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, random_state, set_random_state
-from encoders.encoding.model import LoadedModel
+from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.models import SIDES
-from encoders.training.data.batches import Batches, MicroBatch, Update, labels_of
-from encoders.training.objective import SIDE_OUTPUTS, make_objective, total_loss
+from encoders.models.objectives import Objective, Tokens
+from encoders.training.examples import Example, Examples, examples_at, labels_of
+from encoders.training.objective import make_objective, total_loss
 from encoders.training.recipe import Stage
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
@@ -26,16 +28,30 @@ if TYPE_CHECKING:
     from encoders.models.spade import SpaDE
     from encoders.training.spade import Pruner
 
-Outputs = dict[str, Tensor]
+MicroBatch = tuple[Tokens, Tokens]
+"""The texts of one forward pass: queries; and documents, all positives, then the hard negatives query by query."""
+
+
+class Update(NamedTuple):
+    """The examples that are ranked together: every process has all of them, but the tokens of its own share only."""
+
+    examples: Sequence[Example]
+    micro_batches: Sequence[MicroBatch]
 
 
 class Learner:
-    """The model of a session under one stage: forward passes, gradients and updates of it, or of its components."""
+    """The model of a session under one stage: its batches, and updates of it or of its components."""
 
-    def __init__(self, stage: Stage, session: Session) -> None:
-        """Give the model the settings of ``stage``, and make a fresh optimizer. Co-training has two objectives."""
+    def __init__(self, stage: Stage, session: Session, sources: Sequence[Examples] = (), number: int = 0) -> None:
+        """Give the model the settings of ``stage``, freeze what it does not train, and make a fresh optimizer.
+
+        Co-training has two objectives. Without ``dropout`` the towers, which hold all dropout, stay in evaluation mode.
+        A side in training mode leaves out steps that have no gradient, such as binarising. ``number`` of the stage,
+        from 0: each has its own order of the examples of ``sources``.
+        """
         session.use_settings(stage)
         self.stage, self.session, model, options = stage, session, session.model, stage.options
+        self._sources, self._number = sources, number
         names: tuple[str | None, ...] = (stage.component,)
         if options.cotraining is not None:
             from encoders.models.spade import COMPONENTS
@@ -51,52 +67,82 @@ class Learner:
             trainable = set(itertools.chain(*of_towers))
             trained += (p for p in (*part.document.parameters(), *part.query.parameters()) if p in trainable)
         self.parameters = list(dict.fromkeys(trained))
-        self.optimizer = begin_stage(stage, model, self.parameters)
+        model.weighers.requires_grad_(requires_grad=False)
+        for parameter in self.parameters:
+            parameter.requires_grad_(True)
+        model.weighers.train()
+        for module in (module for tower in model.towers.values() for module in tower.modules() if not stage.dropout):
+            # transformers computes layers again in training mode only
+            module.training = bool(getattr(module, "gradient_checkpointing", False))
+        rates = learning_rates(stage, session) if stage.learning_rates else {}
+        self.optimizer = make_optimizer(stage, self.parameters, rates)
         self.pruner: Pruner | None = None
+        self.counting: Callable[[], AbstractContextManager[None]] = nullcontext
         if options.pruning is not None:
             from encoders.training.spade import Pruner
 
             self.pruner = Pruner(options.pruning, cast("SpaDE", model.weighers.document), session.sum)
+            self.counting = self.pruner.counting  # of the documents of all forward passes in a ``with`` block
 
-    def step(self, step: int, updates: Sequence[Update], batches: Batches) -> dict[str, float]:
-        """Train on the ``updates`` of ``step``, which ``batches`` made; returns the values to log.
+    def batch(self, step: int) -> list[Update]:
+        """The examples of ``step``: one update, or in co-training the updates to select examples from.
 
-        A pruner counts the documents of the forward passes.
+        A pure function of data, seed and step number.
         """
-        if self.stage.options.cotraining is not None:
-            from encoders.training.spade import cotrain
+        cotraining, seed = self.stage.options.cotraining, self.session.recipe.seed
+        size = self.stage.batch_size if cotraining is None else cotraining.select_from
+        positions = range(step * size, (step + 1) * size)
+        return self.cut(list(examples_at(self._sources, positions, seed * 1000 + self._number, seed, self._number)))
 
-            return cotrain(self, step, updates, batches, self.stage.options.cotraining)
-        with self.counting():
-            return self.update(step, updates[0], self.stage.component)
+    def cut(self, examples: Sequence[Example]) -> list[Update]:
+        """The updates of ``examples``; a last one with less than one example for each process is left out.
 
-    def counting(self) -> AbstractContextManager[None]:
-        """Let the pruner, if there is one, count the documents of all forward passes in the ``with`` block."""
-        return nullcontext() if self.pruner is None else self.pruner.counting()
+        This process has its share of an update, in micro-batches; shares differ by at most one example.
+        """
+        updates, stage, lengths = list[Update](), self.stage, self.session.recipe.max_length
+        process, processes = self.session.process_index, self.session.num_processes
+        for start in range(0, len(examples), stage.batch_size):
+            part, micro = examples[start : start + stage.batch_size], list[MicroBatch]()
+            if len(part) < processes:
+                continue
+            first, end = (len(part) * number // processes for number in (process, process + 1))
+            size = stage.micro_batch_size or end - first
+            for at in range(first, end, size):
+                own = part[at : min(at + size, end)]
+                documents = [each.positive for each in own] + [text for each in own for text in each.negatives]
+                queries = self._tokens([each.query for each in own], lengths.query)
+                micro.append((queries, self._tokens(documents, lengths.document)))
+            updates.append(Update(part, micro))
+        return updates
+
+    def stream(self, steps: range) -> Iterator[list[Update]]:
+        """The batches of ``steps`` in order, two of them prepared ahead."""
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as pool:
+            waiting: list[Future[list[Update]]] = [pool.submit(self.batch, step) for step in steps[:2]]
+            for number in range(len(steps)):
+                batch = waiting.pop(0).result()
+                waiting += [pool.submit(self.batch, step) for step in steps[number + 2 : number + 3]]
+                yield batch
+
+    def _tokens(self, texts: Sequence[str], max_length: int) -> Tokens:
+        """``texts``, each with its expansion, truncated to ``max_length`` word pieces and padded to the longest."""
+        tokenizer, device = self.session.model.tokenizer, self.session.device
+        options: dict[str, Any] = {"truncation": True, "padding": True, "return_tensors": "pt"}
+        encoded = tokenize_texts(tokenizer, texts, max_length=max_length, **options)
+        return Tokens(encoded["input_ids"].to(device), encoded["attention_mask"].to(device))
 
     def update(self, step: int, update: Update, component: str | None) -> dict[str, float]:
         """Update the weights once; returns the values to log.
 
         The share of lambda in force is ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
         """
-        stage, session, objective, log = self.stage, self.session, self.objectives[component], dict[str, Tensor]()
-        labels = labels_of(update.examples)
-        ramps = {side: min(1.0, (step + 1) / max(1, stage.ramp_steps(side))) ** 2 for side in SIDES}
-
-        def loss(outputs: Outputs) -> Tensor:
-            total, parts = total_loss(objective.losses(outputs, labels), outputs, stage.regularizer, ramps)
-            log.update({"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}})
-            for side, names in SIDE_OUTPUTS.items():
-                if names[0] in outputs:
-                    terms = [(outputs[name].detach() > 0).sum(dim=1) for name in names]
-                    log[f"terms_per_{side}"] = torch.cat(terms).float().mean()
-                    log[f"lambda_{side}"] = torch.tensor(stage.regularizer.side(side)[1] * ramps[side])
-            return total
-
+        stage, session, objective = self.stage, self.session, self.objectives[component]
+        ramps = {side: min(1.0, (step + 1) / max(1, stage.regularizer_of(side)[2])) ** 2 for side in SIDES}
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * learning_rate_share(stage, step)
         self.optimizer.zero_grad(set_to_none=True)
-        over_batch(functools.partial(self.outputs, component), update.micro_batches, loss, session)
+        loss = partial(total_loss, objective, labels_of(update.examples), stage, ramps)
+        log = over_batch(objective, update.micro_batches, loss, session)
         if session.num_processes > 1:  # each has its share of the gradient
             for parameter in self.parameters:
                 if parameter.grad is not None:
@@ -111,29 +157,12 @@ class Learner:
         self.optimizer.step()
         return values
 
-    def outputs(self, component: str | None, micro: MicroBatch) -> Outputs:
-        """Outputs of one forward pass."""
-        with autocast(self.session.precision, self.session.device):  # the weights stay float32
-            return self.objectives[component].outputs(*micro)
 
-
-def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """Freeze all but the ``trained`` parameters, switch the model to training, and make a fresh optimizer.
-
-    Without ``dropout`` the towers, which hold all dropout, stay in evaluation mode. A side in training mode leaves out
-    steps that have no gradient, such as binarising. Learning rates of heads override those of components.
-    """
-    for parameter in model.weighers.parameters():
-        parameter.requires_grad_(False)
-    for parameter in trained:
-        parameter.requires_grad_(True)
-    model.weighers.train()
-    for module in (module for tower in model.towers.values() for module in tower.modules() if not stage.dropout):
-        # transformers computes layers again in training mode only
-        module.training = bool(getattr(module, "gradient_checkpointing", False))
-    rates = dict[nn.Parameter, float]()
+def learning_rates(stage: Stage, session: Session) -> dict[nn.Parameter, float]:
+    """The rates of parameters that have their own; those of heads override those of components."""
+    model, rates = session.model, dict[nn.Parameter, float]()
+    known = dict(getattr(model.weighers.document, "components", {}))
     for name, rate in sorted(stage.learning_rates.items(), key=lambda item: item[0] == "head"):
-        known = dict(getattr(model.weighers.document, "components", {}))
         if rate is None:
             continue
         if name == "head":
@@ -146,7 +175,7 @@ def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter
         if not parameters:
             raise LearnedSparseError(f"stage {stage.name}: learning_rates: {name}: no tower has a head of its own")
         rates |= dict.fromkeys(parameters, rate)
-    return make_optimizer(stage, trained, rates)
+    return rates
 
 
 def make_optimizer(
@@ -180,39 +209,50 @@ def learning_rate_share(stage: Stage, step: int) -> float:
 
 
 def over_batch(
-    forward: Callable[[MicroBatch], Outputs],
+    objective: Objective,
     micro_batches: Sequence[MicroBatch],
-    loss: Callable[[Outputs], Tensor],
+    loss: Callable[[dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]],
     session: Session,
-) -> None:
+) -> dict[str, Tensor]:
     """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
 
-    The result does not depend on how the batch is cut; the shares of the processes have to be summed. Several
-    micro-batches are passed forward twice, with the same dropout: first for the outputs alone, then, with the gradient
-    of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
+    Returns the parts of the loss. The gradient does not depend on how the batch is cut; the shares of the processes
+    have to be summed. Several micro-batches are passed forward twice, with the same dropout: first for the outputs
+    alone, then, with the gradient of the loss by these, for the gradient of the parameters (gradient caching). Memory
+    is that of one micro-batch.
     """
     single = len(micro_batches) == 1
     states, parts = [], []
-    with torch.set_grad_enabled(single):
+    with torch.set_grad_enabled(single), autocast(session.precision, session.device):  # the weights stay float32
         for micro in micro_batches:
             states.append(random_state(session.device))
-            parts.append(forward(micro))
-    local = {name: _joined([part[name].detach() for part in parts]) for name in parts[0]}
+            parts.append(objective.outputs(*micro))
+    local = {
+        name: (first if single else torch.cat([part[name] for part in parts])).detach()
+        for name, first in parts[0].items()
+    }
     for name, tensor in local.items():
         tensor.requires_grad_(parts[0][name].requires_grad or not single)
     if not single:
         parts.clear()  # ``local`` has copies
-    outputs = {}
-    for name, own in local.items():
-        shares = session.gather(own.detach())
-        shares[session.process_index] = own
-        outputs[name] = _joined(shares)
-    loss(outputs).backward()
+    outputs = local
+    if session.num_processes > 1:
+        outputs = {}
+        for name, own in local.items():
+            shares = session.gather(own.detach())
+            shares[session.process_index] = own
+            outputs[name] = torch.cat(shares)
+    total, log = loss(outputs)
+    total.backward()
     starts = dict.fromkeys(local, 0)
     for number, micro in enumerate(micro_batches):
-        if not single:
+        if single:
+            live = parts[number]
+        else:
             set_random_state(states[number], session.device)
-        live, tensors, gradients = parts[number] if single else forward(micro), [], []
+            with autocast(session.precision, session.device):
+                live = objective.outputs(*micro)
+        tensors, gradients = [], []
         for name, output in live.items():
             gradient = local[name].grad
             if gradient is not None and output.requires_grad:
@@ -221,7 +261,4 @@ def over_batch(
             starts[name] += len(output)
         if tensors:
             torch.autograd.backward(tensors, gradients)
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+    return log

@@ -41,7 +41,7 @@ class MaskedLMObjective(Objective):
             missing = "tower with a masked-LM head" if not self._towers else "[MASK] in its vocabulary"
             raise LearnedSparseError(f"stage {stage.name}: objective: mlm: this model has no {missing}")
         self._mask_id, self._special = int(tokenizer.mask_token_id), torch.tensor(tokenizer.all_special_ids)
-        self._weighers = weighers if stage.regularizer.side("document")[0] != "none" else None
+        self._weighers = weighers if stage.regularizer_of("document")[0] != "none" else None
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """``mlm_TOWER`` ``(documents, 2)``: the loss summed over the masked tokens of a text, and their number."""

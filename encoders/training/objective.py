@@ -1,8 +1,14 @@
-"""The ranking objective of a stage, its losses, and the scalar that a step minimises."""
+"""The ranking objective of a stage, its losses and regularisers, and the scalar that a step minimises.
+
+Regularisers are functions of the weights of all texts of a step, of all micro-batches and processes, so that they need
+not be linear in the texts; ``REGULARIZERS`` of ``recipe`` names them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,8 +18,7 @@ from encoders.encoding.model import LoadedModel
 from encoders.models import SIDES
 from encoders.models.architecture import Architecture
 from encoders.models.objectives import Labels, Objective, TermWeighers, Tokens
-from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
-from encoders.training.regularizers import REGULARIZERS, masked
+from encoders.training.recipe import REGULARIZERS, Distillation, Rank, Stage
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
@@ -21,21 +26,20 @@ SIDE_OUTPUTS: Mapping[Side, tuple[str, ...]] = {"query": ("queries",), "document
 """The outputs of a ranking objective that are weights of each side."""
 
 
-class RankingObjective(Objective):
+@dataclass
+class RankingObjective:
     """The ranking loss and the distillation over dot products, on the whole model or on one component."""
 
-    ranks = True
-
-    def __init__(
-        self, rank: Rank, weighers: TermWeighers, towers: tuple[str, ...], distillation: Distillation | None = None
-    ) -> None:
-        self.towers = towers
-        self._rank, self._weighers, self._distillation = rank, weighers, distillation
+    rank: Rank
+    weighers: TermWeighers
+    towers: tuple[str, ...]
+    distillation: Distillation | None = None
+    ranks: bool = True
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """Weights ``queries``, ``positives`` and ``negatives``."""
-        query_weights = self._weighers.query(*queries).float()
-        weights = self._weighers.document(*documents).float()
+        query_weights = self.weighers.query(*queries).float()
+        weights = self.weighers.document(*documents).float()
         count = len(query_weights)
         return {"queries": query_weights, "positives": weights[:count], "negatives": weights[count:]}
 
@@ -43,14 +47,14 @@ class RankingObjective(Objective):
         """The ranking loss of each query, and the losses of its distillation."""
         queries, positives, negatives = (outputs[name] for name in ("queries", "positives", "negatives"))
         losses: dict[str, Tensor] = {}
-        if self._rank.loss != "none":
-            losses["rank_loss"] = rank_losses(self._rank, queries, positives, negatives, labels.known)
-        if self._distillation is not None:
+        if self.rank.loss != "none":
+            losses["rank_loss"] = rank_losses(self.rank, queries, positives, negatives, labels.known)
+        if self.distillation is not None:
             if labels.scores is None:
                 raise LearnedSparseError("distillation: the examples have no teacher's scores; give their sources some")
             own = (queries * positives).sum(dim=1, keepdim=True)
-            student = torch.cat([own, _own_hard_scores(queries, negatives)], dim=1) * self._rank.score_scale
-            losses |= distillation_losses(self._distillation, student, labels.scores.to(student))
+            student = torch.cat([own, _own_hard_scores(queries, negatives)], dim=1) * self.rank.score_scale
+            losses |= distillation_losses(self.distillation, student, labels.scores.to(student))
         return losses
 
 
@@ -69,7 +73,7 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
             f"{', '.join(family.objectives)}{hint}"
         )
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
-    if not objective.ranks and any(stage.regularizer.side(side)[0] != "none" for side in SIDES):
+    if not objective.ranks and any(stage.regularizer_of(side)[0] != "none" for side in SIDES):
         raise LearnedSparseError(
             f"stage {stage.name}: objective: {stage.objective} has no weights to regularise; leave regularizer out"
         )
@@ -77,23 +81,33 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
 
 
 def total_loss(
-    losses: Mapping[str, Tensor],
-    outputs: Mapping[str, Tensor],
-    regularizer: Regularizer,
+    objective: Objective,
+    labels: Labels,
+    stage: Stage,
     ramps: Mapping[Side, float],
+    outputs: Mapping[str, Tensor],
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The scalar to minimise, and its parts for the log: means of ``losses``, and the regularisers of the weights.
+    """The scalar to minimise: the sum of the means of the losses, and of the regularisers of the weights.
 
-    ``ramps``: the share of each side's lambda in force.
-    Positives and hard negatives are regularised as one batch, the formula of the SPLADE paper.
+    Also returns the values to log: the scalar, its parts, and terms and lambda of each side. ``ramps``: the share of
+    each side's lambda in force. Positives and hard negatives are regularised as one batch, the formula of the SPLADE
+    paper.
     """
-    parts = {name: values.mean() for name, values in losses.items()}
+    parts = {name: values.mean() for name, values in objective.losses(outputs, labels).items()}
+    terms: dict[str, Tensor] = {}
     for side, names in SIDE_OUTPUTS.items():
-        kind, weight, _, threshold = regularizer.side(side)
-        if kind != "none" and names[0] in outputs:
-            weights = masked(torch.cat([outputs[name] for name in names]), threshold)
+        if names[0] not in outputs:
+            continue
+        kind, weight, _, threshold = stage.regularizer_of(side)
+        if kind != "none":
+            weights = torch.cat([outputs[name] for name in names])
+            weights = weights if threshold is None else masked(weights, threshold)
             parts[f"{side}_regularizer"] = REGULARIZERS[kind](weights) * (weight * ramps[side])
-    return torch.stack(list(parts.values())).sum(), parts
+        counts = [(outputs[name].detach() > 0).sum(dim=1) for name in names]
+        terms[f"terms_per_{side}"] = torch.cat(counts).float().mean()
+        terms[f"lambda_{side}"] = torch.tensor(weight * ramps[side])
+    total = torch.stack(list(parts.values())).sum()
+    return total, {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}, **terms}
 
 
 def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
@@ -206,3 +220,41 @@ def in_batch_hinge(in_batch: Tensor, excluded: Tensor) -> Tensor:
     diagonal = torch.eye(len(in_batch), dtype=torch.bool, device=in_batch.device)
     losses = functional.relu(1 - in_batch.diagonal().unsqueeze(1) + in_batch)
     return losses.masked_fill(diagonal | excluded, 0.0).sum(dim=1)
+
+
+ALPHA, BETA = 0.1, 10.0
+"""``df_flops``: the share of documents at which a term has half the penalty, and the steepness there."""
+
+
+def flops(weights: Tensor) -> Tensor:
+    """``sum_j (mean_i w_ij)^2`` (SPLADE, after Paria et al.), a scalar, of weights (texts, dimensions)."""
+    return weights.mean(dim=0).square().sum()
+
+
+def l1(weights: Tensor) -> Tensor:
+    """``mean_i sum_j |w_ij|``, a scalar, of weights (texts, dimensions)."""
+    return weights.abs().sum(dim=1).mean()
+
+
+def df_flops(weights: Tensor) -> Tensor:
+    """DF-FLOPS (Porco et al., arXiv 2505.15070): ``sum_t (a(DF_t / N) mean_i w_it)^2``, a scalar.
+
+    ``a(x) = 1 / (1 + (x^(log_alpha 2) - 1)^beta)``, a generalised logistic function with ``a(0) = 0``, ``a(alpha) =
+    1/2`` and ``a(1) = 1``; it has no gradient. The paper counts ``DF_t`` in the documents of its validation, every 100
+    steps; here they are counted in the texts of the step, so that no state has to be kept.
+
+    >>> import torch
+    >>> round(df_flops(10 * torch.eye(10)).item(), 4)  # ten terms with the mean 1, each in a tenth of the texts
+    2.5
+    """
+    shares = (weights.detach() > 0).to(weights.dtype).mean(dim=0)
+    distance = shares.clamp(min=1e-6).pow(math.log(2) / math.log(ALPHA)) - 1
+    return flops(weights / (1 + distance.pow(BETA)))
+
+
+def masked(weights: Tensor, threshold: int) -> Tensor:
+    """``weights`` (texts, dimensions) with zeros for texts of at most ``threshold`` terms: the L0 mask.
+
+    Such a text still counts in means (arXiv 2504.14839, and ``threshold`` of sentence-transformers' ``FlopsLoss``).
+    """
+    return weights * ((weights != 0).sum(dim=1, keepdim=True) > threshold)

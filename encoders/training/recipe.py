@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from encoders.backbone.lora import Lora
 from encoders.checkpoints.notes import as_json
 from encoders.models import SIDES
-from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
+from learned_sparse.core.lazy import Register
 from learned_sparse.core.settings import parse, parse_changes
 from learned_sparse.core.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 to_mapping = as_json
 """The recipe in JSON values, every default spelled out; ``parse`` reads it back."""
 Changes = Sequence[str] | Mapping[str, Any]
 """``["stages.0.steps=100"]``, values in YAML, or ``{"stages.0.steps": 100}``."""
+REGULARIZERS: Register[Callable[[Tensor], Tensor]] = Register(
+    "learned_sparse.regularizers",
+    {name: f"encoders.training.objective:{name}" for name in ("flops", "l1", "df_flops")},
+)
+"""Sparsity regularisers by name, functions of the weights of a step's texts; those of installed packages are entry
+points of the group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +137,7 @@ class Regularizer:
     regulariser is computed over the texts of a step on all processes, as in naver/splade's trainer.
     """
 
-    kind: str | Mapping[str, str] = "none"  # or one of ``encoders.training.regularizers``
+    kind: str | Mapping[str, str] = "none"  # or one of ``REGULARIZERS``
     lambda_query: float = 0.0
     lambda_document: float = 0.0
     ramp_steps: int | Mapping[str, int] | None = None  # steps until the full lambda; None: a third of the stage's
@@ -144,13 +153,6 @@ class Regularizer:
             if kind != "none" and kind not in REGULARIZERS:
                 hint = did_you_mean(kind, ["none", *REGULARIZERS])
                 raise LearnedSparseError(f"kind: {kind!r} is not a regulariser{hint}")
-
-    def side(self, side: Side) -> tuple[str, float, int | None, int | None]:
-        """Kind, lambda, ``ramp_steps`` and ``threshold`` of one side; the kind is ``none`` where lambda is 0."""
-        settings: Any = (self.kind, self.ramp_steps, self.threshold)
-        kind, ramp, threshold = (value.get(side) if isinstance(value, Mapping) else value for value in settings)
-        weight = self.lambda_query if side == "query" else self.lambda_document
-        return kind if weight and kind else "none", weight, ramp, threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,31 +237,32 @@ class Stage:
     distillation: Distillation | None = None
     regularizer: Regularizer = field(default_factory=Regularizer)
 
-    def ramp_steps(self, side: Side) -> int:
-        """Steps until the regulariser of ``side`` has its full lambda."""
-        steps = self.regularizer.side(side)[2]
-        return self.steps // 3 if steps is None else steps
+    def regularizer_of(self, side: Side) -> tuple[str, float, int, int | None]:
+        """Kind, lambda, ``ramp_steps`` and ``threshold`` of one side; the kind is ``none`` where lambda is 0."""
+        its = self.regularizer
+        settings: Any = (its.kind, its.ramp_steps, its.threshold)
+        kind, ramp, threshold = (value.get(side) if isinstance(value, Mapping) else value for value in settings)
+        weight = its.lambda_query if side == "query" else its.lambda_document
+        return kind if weight and kind else "none", weight, self.steps // 3 if ramp is None else ramp, threshold
 
     @property
     def full_lambda_step(self) -> int:
         """The first step whose weights can be the best: that of the full lambdas, or the last one."""
-        used = (self.ramp_steps(side) for side in SIDES if self.regularizer.side(side)[0] != "none")
-        return min(max(used, default=0), self.steps)
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "micro_batch_size"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise LearnedSparseError(f"{name} {value}; give at least 1")
-        if self.objective != "rank" and (self.component or self.distillation):
-            raise LearnedSparseError("'component' and 'distillation' go with objective: rank")
+        ramps = [ramp for kind, _, ramp, _ in map(self.regularizer_of, SIDES) if kind != "none"]
+        return min(max(ramps, default=0), self.steps)
 
     def problem(self, architecture: str, hard_negatives: int) -> str | None:
         """Why the stage cannot be computed or cannot learn, if it cannot."""
         rank, group = self.rank, self.rank.negatives_from
+        for name in ("steps", "batch_size", "micro_batch_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                return f"{name} {value}; give at least 1"
         for name, its in ARCHITECTURE_OF_OPTION.items():
             if getattr(self.options, name) and its != architecture:
                 return f"options: {name!r} is an option of {its}, not of {architecture}"
         if self.objective != "rank":
+            if self.component or self.distillation:
+                return "'component' and 'distillation' go with objective: rank"
             return None if self.options == StageOptions() else "'options' go with objective: rank"
         if self.options.cotraining and self.component is not None:
             return "'cotraining' excludes 'component'; leave it out"
@@ -333,12 +336,8 @@ class Recipe:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
         for stage in self.stages:
-            if problem := stage.problem(self.architecture, self.negatives_of(stage).per_query):
+            if problem := stage.problem(self.architecture, (stage.negatives or self.negatives).per_query):
                 raise LearnedSparseError(f"recipe {self.model}: stage {stage.name}: {problem}")
-
-    def negatives_of(self, stage: Stage) -> Negatives:
-        """The hard negatives of a stage."""
-        return self.negatives if stage.negatives is None else stage.negatives
 
 
 def recipe_names() -> list[str]:
@@ -348,7 +347,7 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> Recipe:
     """The recipe of ``recipe_values``."""
-    return parse(Recipe, recipe_values(name, changes=changes, data=data), str(_path(str(name), Path())))
+    return parse(Recipe, recipe_values(name, changes=changes, data=data), str(name))
 
 
 def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
@@ -360,11 +359,10 @@ def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str
     * ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
     * ``changes`` then set single values, with dots between levels and numbers for list entries.
     """
-    path = _path(str(name), Path())
-    values = _with_base(path, ())
+    values = _with_base(str(name), Path(), ())
     shared = values.pop("stage", {})
     if not isinstance(shared, Mapping):
-        raise LearnedSparseError(f"{path}: stage: expected a mapping of what all stages share, got {shared!r:.80}")
+        raise LearnedSparseError(f"{name}: stage: expected a mapping of what all stages share, got {shared!r:.80}")
     if isinstance(values.get("stages"), list):
         values["stages"] = [_merged(shared, stage) for stage in values["stages"]]
     if data:
@@ -374,17 +372,25 @@ def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str
     return values
 
 
-def _with_base(path: Path, users: tuple[Path, ...]) -> dict[str, Any]:
+def _with_base(name: str, folder: Path, users: tuple[Path, ...]) -> dict[str, Any]:
+    """The values of a recipe, merged into those of its base; files are relative to ``folder``."""
+    if name.endswith((".yaml", ".yml")):
+        path = folder / name
+    elif name in {path.stem for path in RECIPES.glob("*.yaml")}:
+        path = RECIPES / f"{name}.yaml"
+    elif Path(name).name != name or os.path.lexists(name):
+        raise wrong_path(Path(name), "a recipe", "name a recipe of the package, or a .yaml file", "recipe")
+    else:
+        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())} (files end in .yaml)")
     if path.resolve() in [user.resolve() for user in users]:
         raise LearnedSparseError(f"{path}: is its own base, through {' and '.join(map(str, users))}")
     values = dict(read_yaml(path))
     base = values.pop("base", None)
-    if base is None:
-        return values
-    if not isinstance(base, str):
+    if not isinstance(base, str | None):
         raise LearnedSparseError(f"{path}: base: expected the name of a recipe or a YAML file, got {base!r:.80}")
-    merged: dict[str, Any] = _merged(_with_base(_path(base, path.parent), (*users, path)), values)
-    return merged
+    if base is not None:
+        values = _merged(_with_base(base, path.parent, (*users, path)), values)
+    return values
 
 
 def _merged(base: Any, values: Any) -> Any:
@@ -393,17 +399,6 @@ def _merged(base: Any, values: Any) -> Any:
         known = base if isinstance(base, Mapping) else {}
         return {key: _merged(known.get(key), values.get(key, known.get(key))) for key in {**known, **values}}
     return [_merged(None, item) for item in values] if isinstance(values, list) else values
-
-
-def _path(name: str, folder: Path) -> Path:
-    """The file of a recipe; files are relative to ``folder``."""
-    if name.endswith((".yaml", ".yml")):
-        return folder / name
-    if name not in {path.stem for path in RECIPES.glob("*.yaml")}:
-        if Path(name).name != name or os.path.lexists(name):
-            raise wrong_path(Path(name), "a recipe", "name a recipe of the package, or a .yaml file", "recipe")
-        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())} (files end in .yaml)")
-    return RECIPES / f"{name}.yaml"
 
 
 def data_source(spelling: str) -> dict[str, Any]:

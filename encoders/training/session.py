@@ -1,4 +1,4 @@
-"""The processes of a run and the model of each: built from the recipe, encoding texts, finished for storage."""
+"""The processes of a run and the model of each: built from the recipe, encoding texts, saved and loaded."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ import scipy.sparse
 import torch
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
+from safetensors import SafetensorError
+from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, choose_device, limit_threads, training_precision
+from encoders.backbone.device import autocast, choose_device, limit_threads, set_random_state, training_precision
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.models.objectives import TermWeighers
-from encoders.training.data.examples import Examples, TextStore
-from encoders.training.data.sources import Run, Vectors, best_documents, sample_texts
+from encoders.training.examples import Examples, Run, Vectors, best_documents, sample_texts
 from encoders.training.recipe import Recipe, Stage
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import new_file
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query
 from learned_sparse.core.settings import parse
@@ -78,6 +80,7 @@ class Session:
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
+        self.is_main = self.process_index == 0
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
@@ -144,7 +147,7 @@ class Session:
 
     def on_main(self, compute: Callable[[], T]) -> T:
         """The result of ``compute`` in the main process, in every process."""
-        (result,) = broadcast_object_list([compute() if self.processes.is_main_process else cast("T", None)])
+        (result,) = broadcast_object_list([compute() if self.is_main else cast("T", None)])
         return cast("T", result)
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
@@ -164,7 +167,7 @@ class Session:
     def rank(
         self,
         queries: Sequence[Query],
-        pool: TextStore,
+        pool: Mapping[str, str],
         depth: int,
         *,
         checkpoint: str | None = None,
@@ -213,20 +216,17 @@ class Session:
                 "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
             )
 
-    def finish(self, mixture: Mapping[str, Any] | None, sources: Sequence[Examples]) -> LoadedModel:
-        """The model with the settings found in training, and quantisers calibrated on texts of ``sources``.
+    def calibrate(self, sources: Sequence[Examples]) -> None:
+        """Calibrate the quantisers that are missing, on texts of ``sources``, to the bits of the recipe.
 
-        They are calibrated to the bits of the recipe; weights that are whole numbers have the factor 1.
+        Weights that are whole numbers have the factor 1.
         """
-        self.use_settings(None, mixture)
         self._encoders.clear()
-        if uncalibrated := [side for side in SIDES if self.model.quantizers[side] is None]:
-            texts = sample_texts(sources, CALIBRATION_TEXTS, self.recipe.seed)
-            for side in uncalibrated:
-                values = self.encode(side, texts[side]).data
-                whole = len(values) > 0 and np.array_equal(values, np.rint(values))
-                self.model.quantizers[side] = Quantizer(1.0) if whole else Quantizer.calibrate(values, self.recipe.bits)
-        return self.model
+        texts = sample_texts(sources, self.recipe.negatives, CALIBRATION_TEXTS, self.recipe.seed)
+        for side in (side for side in SIDES if self.model.quantizers[side] is None):
+            values = self.encode(side, texts[side]).data
+            whole = len(values) > 0 and np.array_equal(values, np.rint(values))
+            self.model.quantizers[side] = Quantizer(1.0) if whole else Quantizer.calibrate(values, self.recipe.bits)
 
 
 @contextmanager
@@ -253,3 +253,82 @@ def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -
     inverse = torch.log((len(documents) + 1) / (frequencies + 1))
     inverse[[*vocabulary.special_ids, *vocabulary.unused_ids]] = 0
     return inverse
+
+
+def save_state(
+    folder: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    random_states: Tensor,
+    counts: Mapping[str, Tensor],
+) -> None:
+    """Write all tensors of a run: weights, optimizer, random numbers, and the ``counts`` of an unfinished window.
+
+    ``random_states`` has one row of ``random_state`` for each process.
+    """
+    content = {"random_states": random_states, **{f"counts/{name}": tensor for name, tensor in counts.items()}}
+    for number, state in optimizer.state_dict()["state"].items():
+        content |= {f"optimizer/{number}/{name}": tensor for name, tensor in state.items()}
+    save_file(_tensors(module), folder / "weights.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in content.items()}, folder / "state.safetensors")
+
+
+def load_state(
+    folder: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
+    process: int,
+    processes: int,
+) -> dict[str, Tensor]:
+    """Restore weights, optimizer and random numbers of a saved state; returns its ``counts``.
+
+    With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
+    results differ, and a warning says so.
+    """
+    load_weights(folder / "weights.safetensors", module)
+    with _readable(folder / "state.safetensors") as path:
+        content = load_file(path)
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _part(content, "optimizer/").items():
+        number, _, name = key.partition("/")
+        state.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+    rows = content["random_states"]
+    if len(rows) != processes or not set_random_state(rows[process], device):
+        _logger.warning(
+            "%s: saved with another number of processes or on another kind of device; its random numbers are not "
+            "restored, and the weights will differ from those of an undisturbed run",
+            folder,
+        )
+    return _part(content, "counts/")
+
+
+def save_weights(path: Path, module: nn.Module) -> None:
+    """Write the tensors of ``module`` as safetensors, whole or not at all."""
+    with new_file(path) as temporary:
+        save_file(_tensors(module), temporary)
+
+
+def load_weights(path: Path, module: nn.Module) -> None:
+    """Put the tensors of ``path`` into ``module``."""
+    with _readable(path):
+        load_model(module, path)
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Each tensor once. safetensors' ``save_model`` names shared tensors in an order that differs between processes."""
+    names = {id(tensor): name for name, tensor in reversed(module.state_dict(keep_vars=True).items())}
+    return {name: tensor.contiguous() for name, tensor in module.state_dict().items() if name in names.values()}
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    except (SafetensorError, OSError, RuntimeError) as error:  # RuntimeError: the weights of another model
+        raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
+
+
+def _part(content: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}

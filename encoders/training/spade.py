@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from encoders.backbone.device import autocast
 from encoders.models.spade import COMPONENTS, SpaDE
-from encoders.training.data.batches import Batches, Update, labels_of
+from encoders.training.examples import labels_of
 from encoders.training.recipe import CoTraining, Pruning
 from encoders.training.session import evaluating
 
 if TYPE_CHECKING:
-    from encoders.training.learner import Learner
+    from encoders.training.learner import Learner, Update
 
 
-def cotrain(
-    learner: Learner, step: int, updates: Sequence[Update], batches: Batches, settings: CoTraining
-) -> dict[str, float]:
+def cotrain(learner: Learner, step: int, updates: Sequence[Update], settings: CoTraining) -> dict[str, float]:
     """Select from the examples of ``updates`` and update both components; returns the values to log.
 
     Examples that are hard for one component train the other. A step selects examples for both, then updates both. A
@@ -32,7 +31,7 @@ def cotrain(
         losses, examples = _losses(learner, updates), [example for update in updates for example in update.examples]
         for name, own, others in zip(COMPONENTS, losses, reversed(losses), strict=True):
             selected = [examples[index] for index in hardest(others, settings.selected)]
-            values = _averaged([learner.update(step, update, name) for update in batches.cut(selected)])
+            values = _averaged([learner.update(step, update, name) for update in learner.cut(selected)])
             logs.append({**values, "loss_over_all": float(own.mean()), "selected": float(len(selected))})
     else:
         steps = []
@@ -48,14 +47,14 @@ def cotrain(
 
 def _losses(learner: Learner, updates: Sequence[Update]) -> list[Tensor]:
     """The losses of each component on all examples, without dropout; a query is ranked against its update."""
-    losses: list[list[Tensor]] = [[] for _ in COMPONENTS]
+    losses, session = [list[Tensor]() for _ in COMPONENTS], learner.session
     for update in updates:
-        with evaluating(learner.session.model.weighers), torch.no_grad(), learner.counting():
-            for (component, objective), of_component in zip(learner.objectives.items(), losses, strict=True):
-                parts = [learner.outputs(component, micro) for micro in update.micro_batches]
+        with evaluating(session.model.weighers), torch.no_grad(), learner.counting():
+            for objective, of_component in zip(learner.objectives.values(), losses, strict=True):
+                with autocast(session.precision, session.device):
+                    parts = [objective.outputs(*micro) for micro in update.micro_batches]
                 outputs = {
-                    name: torch.cat(learner.session.gather(torch.cat([part[name] for part in parts])))
-                    for name in parts[0]
+                    name: torch.cat(session.gather(torch.cat([part[name] for part in parts]))) for name in parts[0]
                 }
                 values = objective.losses(outputs, labels_of(update.examples)).values()
                 of_component.append(torch.stack(list(values)).sum(dim=0))

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from encoders.models import SIDES
 from encoders.models.objectives import Mixture
-from encoders.training.data.examples import Examples, TextStore, TextStores, fingerprint, query_key, text_key
-from encoders.training.data.sources import Vectors, bm25_run, draw
+from encoders.training.examples import Examples, Vectors, bm25_run, draw, fingerprint, query_key, text_key
 from encoders.training.recipe import Validation
+from encoders.training.sources import Corpora
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import EXPANDED, Document, Query
+from learned_sparse.core.records import EXPANDED, Query
 
 if TYPE_CHECKING:
     from encoders.training.session import Session
@@ -74,17 +74,16 @@ class Validator:
         seed: int,
         mixtures: Sequence[Mixture] = (),
         *,
-        stores: TextStores | None = None,
+        corpora: Corpora | None = None,
         held_out: Sequence[Examples] | None = None,
     ) -> None:
-        """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` examples for ``holdout``."""
-        stores = stores or TextStores()
+        """``mixtures`` to choose from; ``corpora`` of documents; ``held_out`` examples for ``holdout``."""
         collection = load_collection(settings.collection)
         expanded = next((part.source.expanded for part in held_out or () if part.source.expanded is not None), None)
         # read several times: all of them may not fit in memory
-        documents = partial(stores.documents, collection, expanded)
-        known = dict.fromkeys(document.id for document in documents())
-        extra: Sequence[Document] = ()
+        documents = partial((corpora or Corpora()).documents, collection, expanded)
+        known = dict.fromkeys(id for id, _ in documents())
+        extra: Mapping[str, str] = {}
         if held_out is None:
             self._queries, self.positives = _of_split(settings, collection, known, seed)
         else:
@@ -97,13 +96,14 @@ class Validator:
             found, _ = bm25_run(queries, documents, settings.bm25, collection=collection.name, split="validation")
             run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
-        self._pool = TextStore(chain(documents(), extra), keep=ids)
+        self._pool = {id: text for id, text in chain(documents(), extra.items()) if id in ids}
         self._candidates = run if settings.rerank else None
         self.mixtures = mixtures
 
     def fingerprint(self) -> str:
         """Hash of the queries, the judgements, the pool and the documents to re-rank."""
-        return fingerprint([self._queries, self.positives, self._pool.fingerprint, self._candidates])
+        pool = fingerprint(chain.from_iterable(self._pool.items()))
+        return fingerprint([self._queries, self.positives, pool, self._candidates])
 
     def score(
         self, session: Session, component: str | None
@@ -142,7 +142,7 @@ class Validator:
         """MRR@10 of the best mixture and its index; queries rank the pool, or each its own candidates."""
         names, ids = list(dict.fromkeys(chain(*(mixture.factors for mixture in mixtures)))), list(self._queries)
         total = np.zeros(len(mixtures))
-        groups: Iterable[tuple[Sequence[str], Sequence[str]]] = [(ids, self._pool.ids)]
+        groups: Iterable[tuple[Sequence[str], Sequence[str]]] = [(ids, list(self._pool))]
         if self._candidates is not None:
             groups = [([id], self._candidates[id]) for id in ids if self._candidates[id]]
         for queries, documents in groups:
@@ -175,8 +175,8 @@ def _of_split(
 
 
 def _of_training(
-    held_out: Sequence[Examples], documents: Iterable[Document]
-) -> tuple[dict[str, str], dict[str, list[str]], list[Document]]:
+    held_out: Sequence[Examples], documents: Iterable[tuple[str, str]]
+) -> tuple[dict[str, str], dict[str, list[str]], dict[str, str]]:
     """Held-out queries by the hash of their text, their relevant documents by id, and those not in the collection.
 
     Relevant are all documents of the collection with the text of a relevant one: files of texts have no ids.
@@ -190,19 +190,19 @@ def _of_training(
             queries[id] = query
             relevant.setdefault(id, {}).update({_plain_key(text): text for text in texts})
     ids: dict[int, list[str]] = {key: [] for texts in relevant.values() for key in texts}
-    for document in documents:
-        if (key := _plain_key(document.text)) in ids:
-            ids[key].append(document.id)
-    extra: dict[int, Document] = {}
+    for id, text in documents:
+        if (key := _plain_key(text)) in ids:
+            ids[key].append(id)
+    extra: dict[str, str] = {}
     for key, text in chain.from_iterable(texts.items() for texts in relevant.values()):
         if not ids[key]:
-            extra[key] = Document(f"text-{key:016x}", text)
-            ids[key].append(extra[key].id)
+            extra[f"text-{key:016x}"] = text
+            ids[key].append(f"text-{key:016x}")
     if extra:
         _logger.warning("validation: %d relevant texts are not in the collection; the pool has them too", len(extra))
     order = sorted(queries)
     positives = {id: list(chain.from_iterable(ids[key] for key in relevant[id])) for id in order}
-    return {id: queries[id] for id in order}, positives, list(extra.values())
+    return {id: queries[id] for id in order}, positives, extra
 
 
 def _plain_key(text: str) -> int:

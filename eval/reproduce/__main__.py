@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import logging
 import shlex
-import subprocess
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.pages import PAGE, scores, write_report
-from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.results import RESULTS, VALUES, exit_status, kept_cells, write_leaderboard
-from eval.reproduce.runner import (
-    Runner,
-    check_disk_space,
-    in_this_process,
-    on_cluster,
-    own_process,
-    stopped_and_resumed,
-    terminate,
-)
-from eval.reproduce.steps import Step, other_versions, status_of
+from eval.reproduce.plan import Plan, make_plan, plan_cell
+from eval.reproduce.results import exit_status, kept_cells, write_leaderboard
+from eval.reproduce.runner import Runner, run_steps
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.core.commands import add_engine_options, refuse
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
-from learned_sparse.core.files import home, locked, read_json
+from learned_sparse.core.files import locked
 from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.ray import Engine
 
-_logger = logging.getLogger(__name__)
 _MISSING = """\
 Missing files have to be placed by hand: python -m learned_sparse.collections NAME says where a collection is from. The
 predicted queries by document id of docT5query for MS MARCO are the data sets
@@ -45,31 +31,24 @@ Face Hub, to be unpacked (gunzip)."""
 _MEASURES = ("MRR", "MAP", "nDCG", "R", "P@", "Success")
 _PRINTED = ("row", "minus", *_MEASURES, "FLOPS", "terms", "Lucene ms/query, mean", "ms/query with encoding, mean")
 """Beginnings of the headings of the first column's scores that are printed; the pages have all."""
-MAX_WAITING_STEPS = 32
-"""Steps that are given to a cluster at a time; Ray starts those that fit."""
 EPILOG = """\
-A step that was done with the same inputs and settings is skipped, and a killed step is resumed. The output of each step
-is in reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
-Cells that a run does not measure are kept in the results, unless their inputs or settings have changed.
-The exit status is 1 if one of the chosen cells failed or has other scores than the matrix expects, worse or better.
-
---rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections, random
-models of two layers, two steps a stage, one training of each architecture stopped and resumed.
+A step that was done with the same inputs and settings is skipped, and a killed step is resumed. A step that fails
+leaves the cells that need it empty; its output is in reproduce/logs below the home folder. The exit status is 1 if one
+of the chosen cells failed or has other scores than the matrix expects, worse or better.
 
 --engine ray runs each step as a task of a Ray cluster whose nodes share the home folder, several at a time. A step
 takes the processors of one worker (--workers), and its GPUs if it trains, encodes or re-ranks.
 
 examples:
-  python -m eval.reproduce --matrix demo
   python -m eval.reproduce --matrix msmarco-doc --rehearse
-  python -m eval.reproduce --matrix small-real --data DIR --dry-run         the steps that would run
-  python -m eval.reproduce --matrix mine.yaml --row splade --column scifact --display-commands
+  python -m eval.reproduce --matrix mine.yaml --row splade --column scifact --dry-run
+  python -m eval.reproduce --matrix demo --row spade --split dev --set alpha=0,0.5,1 --set k=5,10
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
-    options = parser().parse_args(argv)
+    options = _parser().parse_args(argv)
     if options.report:
         write_report(options.report)
         print(f"written: {options.report}")
@@ -82,44 +61,45 @@ def main(argv: list[str] | None = None) -> int:
     data, name = options.data or data_root(), Path(options.matrix).stem
     matrix = load_matrix(options.matrix, data if options.rehearse else options.data)  # a rehearsal needs no data
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
+    if options.set:
+        from eval.reproduce.sweep import swept
+
+        refuse((len(options.row) != 1 or len(options.column) > 1, "--set: name one row with --row, and one --column"))
+        _, cell = plan_cell(f"{options.matrix}:{options.row[0]}", next(iter(options.column), None), options.data)
+        matrix, name = swept(matrix, cell, options.set, options.split), "sweep"
     if not options.rehearse:
-        return run_matrix(matrix, name, data, options.output or Path("results") / name, options, engine)
+        return _run_matrix(matrix, name, data, options.output or Path("results") / name, options, engine)
     from eval.reproduce.rehearsal import rehearsal
 
     with rehearsal(matrix, name) as (small, made_up, output):
-        return run_matrix(small, name, made_up, output, options)
+        return _run_matrix(small, name, made_up, output, options, engine)
 
 
-def run_matrix(
-    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None = None, *,
-    command: str = "",
-) -> int:  # fmt: skip
-    """Print the steps or commands of the chosen cells; or run them, and write results and pages to ``output``.
-
-    ``command`` is named on the page; empty: that of ``options``.
-    """
-    rows = _chosen_rows(matrix, options)
+def _run_matrix(
+    matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None
+) -> int:
+    """Print the steps of the chosen cells; or run them, and write results and pages to ``output``."""
+    rows = [] if options.set else _chosen_rows(matrix, options)
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
     if options.check_data:
         print(*(lines := list(data_lines(plan))), sep="\n")
         return int(any(line.startswith("missing") for line in lines))
-    if options.display_commands:
-        for cell in plan.cells:
-            seed = "" if cell.seed is None else f", seed {cell.seed}"
-            print("\n".join([f"# {cell.row}, {cell.column}{seed}", *(step.command for step in cell.steps), ""]))
+    title = f"{matrix.title}: {len(plan.cells)} cells"
+    if options.dry_run:
+        runner = Runner(plan.steps, lambda _: 0)
+        for step in plan.steps:
+            state = "to do" if step in runner.todo else "impossible" if step in runner.failed else "done"
+            print(f"{state:12}{step.title}\n            {step.command}")
+        print(*dict.fromkeys(runner.failed.values()), *data_lines(plan), runner.summary(title, runner.todo), sep="\n")
         return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
-    if options.dry_run:
-        _print_steps(plan)
-        return 0
-    kept = {} if options.drop or options.rehearse else kept_cells(whole, output)
-    _check_results(whole, output, chosen | kept.keys(), drop=options.drop or options.rehearse)
-    failed = _run(plan, options, engine)
+    kept = kept_cells(whole, output, chosen, drop=options.drop or options.rehearse)
+    failed = run_steps(title, plan.steps, options, engine)
     cells = sum(failed.keys().isdisjoint(cell.steps) for cell in plan.cells)
     print(f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed")
     with locked(output):
-        status = exit_status(write_leaderboard(whole, output, command or _command_line(options), kept), chosen)
+        status = exit_status(write_leaderboard(whole, output, _command_line(options), kept), chosen)
         results = write_report(output)
     if table := scores(results, results.content["columns"][0]):
         places = [place for place, one in enumerate(table.columns) if heading(one).startswith(_PRINTED)]
@@ -128,44 +108,6 @@ def run_matrix(
         print(textwrap.fill(matrix.about, 120))
     print(f"written: {output / PAGE}")
     return status or int(bool(failed))
-
-
-def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> Mapping[Step, str]:
-    """Run the steps that are not done; returns the errors of those that failed."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(locked(home() / "reproduce"))  # against other runners
-        if engine:
-            variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-            commands = stack.enter_context(engine.tasks(**variables))
-            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, partial(on_cluster, commands), commands.stop)
-        elif options.rehearse or options.in_process:
-            jobs, runner = 1, Runner(plan.steps, stopped_and_resumed() if options.rehearse else in_this_process)
-        else:
-            running = set[subprocess.Popen[bytes]]()
-            execute = partial(own_process, options.threads, running)
-            jobs, runner = options.jobs or 1, Runner(plan.steps, execute, partial(terminate, running))
-        _logger.info(_summary(plan, runner, () if options.rehearse else runner.todo))
-        if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
-            _logger.warning(
-                "steps that are done stay, although they were done with other code (%s); to do a step again, "
-                "remove its output below %s", "; ".join(lines), home(),
-            )  # fmt: skip
-        runner.run(jobs)
-    return runner.failed
-
-
-def _print_steps(plan: Plan) -> None:
-    runner = Runner(plan.steps, lambda _: 0)
-    errors: set[str] = set()
-    for step in plan.steps:
-        if step in runner.todo:
-            print(f"to do       {step.title}\n            {step.command}")
-        elif step not in runner.failed:
-            print(f"done        {step.title}")
-        elif (error := runner.failed[step]) not in errors:
-            errors.add(error)
-            print(f"impossible  {step.title}, and the steps that need it: {error}")
-    print(*data_lines(plan), _summary(plan, runner, runner.todo), sep="\n")
 
 
 def data_lines(plan: Plan) -> Iterator[str]:
@@ -200,50 +142,17 @@ def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
     return list(rows)
 
 
-def _summary(plan: Plan, runner: Runner, written: Sequence[Step]) -> str:
-    """Numbers of cells and steps, and disk space; raises if the disk is too full for what ``written`` write."""
-    space = check_disk_space(written)
-    return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {len(runner.done)} done; {space}"
-
-
-def _check_results(plan: Plan, folder: Path, safe: Set[tuple[str, str]], *, drop: bool) -> None:
-    """Raise if ``folder`` has files of somebody else, or if writing ``plan`` to it would lose measured cells.
-
-    ``safe`` cells (row and column) are run first, or written again as they are. ``drop``: lose the others.
-    """
-    way_out = "name another folder with --output"
-    if not (folder / RESULTS).is_file():
-        # a killed writer leaves hidden files and the values, which are written first
-        if folder.exists() and not (
-            folder.is_dir() and all(p.name[0] == "." or p.name == VALUES for p in folder.iterdir())
-        ):
-            raise LearnedSparseError(f"{folder}: neither empty nor the results of a leaderboard; {way_out}")
-        return
-    before = read_json(folder / RESULTS)
-    if before["matrix"] != plan.name:
-        raise LearnedSparseError(f"{folder}: has the results of the matrix {before['matrix']!r}; {way_out}")
-    columns = {column["name"] for column in before["columns"] if not column["average"]}
-    done_before = [cell for cell in before["cells"] if cell["status"] == "done" and cell["column"] in columns]
-    measured = {(cell["row"], cell["column"]) for cell in done_before}
-    done = {(cell.row, cell.column) for cell in plan.cells if status_of(cell.steps)[0] == "done"}
-    lost = sorted(measured - safe - done)
-    if lost and not drop:
-        raise LearnedSparseError(
-            f"{folder}: has {len(measured)} measured cells; neither chosen, nor done in {home()}, nor of the same "
-            f"inputs and settings: {len(lost)} (the first: {', '.join(lost[0])}); {way_out}, run the whole matrix, or "
-            "lose them (--drop)"
-        )
-
-
 def _command_line(options: argparse.Namespace) -> str:
     """The command as it was typed, without paths of this machine."""
     bad_lines = options.on_bad_line
     given = {"--data DIR": options.data, f"--on-bad-line {bad_lines}": bad_lines, "--rehearse": options.rehearse}
     words = [word for word, value in given.items() if value]
+    if options.set:
+        words += [shlex.join(["--row", *options.row]), *(f"--set {shlex.quote(change)}" for change in options.set)]
     return " ".join(["python -m eval.reproduce --matrix", shlex.quote(Path(options.matrix).name), *words])
 
 
-def parser() -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     """The options of the command."""
     parser = CommandParser(prog="python -m eval.reproduce", description=main.__doc__, epilog=EPILOG)
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
@@ -256,11 +165,17 @@ def parser() -> argparse.ArgumentParser:
     add("--paper", metavar="SOURCE", help='only the rows of a paper or of a part of it, such as "SPLADE, Figure 1"')
     add("--curve", metavar="NAME", help="only the rows of this curve")
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
+    swept = "every combination of these values of the settings of one row, as a leaderboard; repeatable"
+    add("--set", action="append", default=[], metavar="KEY=V,V,...", help=swept)
+    add("--split", help="with --set: another split of the column's collection, such as dev")
     add_bad_line_option(add, default=None)
     add("--drop", action="store_true", help="lose the cells that the results have and this run does not measure")
-    add("--dry-run", action="store_true", help="print the steps, whether they are done, and missing files")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="print the steps, their commands, whether they are done, and missing files",
+    )
     add("--check-data", action="store_true", help="list the files that must be placed by hand, with their sources")
-    add("--display-commands", action="store_true", help="print the commands of each cell")
     add("--rehearse", action="store_true", help="run every step on made-up texts with random models")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--in-process", action="store_true", help="run the steps in this process, which imports torch once")

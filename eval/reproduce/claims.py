@@ -102,7 +102,6 @@ class Claim:
             if worse <= 0 or better < 0 or too_high or wrong_way:
                 raise LearnedSparseError(
                     f"{self.kind!r}: published {[better, worse]}; give the scores of {self.better!r} and {self.worse!r}"
-                    f"{'' if self.relative else ', measures as fractions of 1'}"
                 )
 
     @property
@@ -142,9 +141,8 @@ def judged_claims(content: Json, claims: Iterable[Claim], trainings: Trainings) 
         done = all(cell["status"] in {"done", "published"} for cell in both)
         if done and not claim.relative and not any(claim.quantity in cell["scores"] for cell in both):
             continue  # the column does not measure the quantity
-        told = {key: value for key, value in asdict(claim).items() if key not in {"columns", "margin"}}
-        if claim.margin != NON_INFERIORITY:
-            told["margin"] = claim.margin
+        left_out = {"columns", "margin" if claim.margin == NON_INFERIORITY else ""}
+        told = {key: value for key, value in asdict(claim).items() if key not in left_out}
         judged.append(
             {
                 **told,

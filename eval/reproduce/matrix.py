@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -96,13 +95,14 @@ class Column:
 
 
 _SHARED = {"columns", "expected", "tolerance", "curve", "note"}
-_OF_MODELS = {"encode", "queries", "options", "prune", "expanded", "expansion", "backend", "rerank", "depth"}
+_RERANK = {"rerank", "depth"}
+_OF_MODELS = {"encode", "queries", "options", "prune", "expanded", "expansion", "segments", "backend", *_RERANK}
 KINDS: dict[str, set[str]] = {
     "bm25": {"expanded", "k1", "b", "options"},
     "recipe": {*_OF_MODELS, "changes", "seeds", "start"},
     "model": _OF_MODELS,
     "checkpoint": _OF_MODELS,
-    "cross_encoder": {"rerank", "depth", "options"},
+    "cross_encoder": {"options", *_RERANK},
     "best_of": {"best_by"},
     "fusion": set(),
     "run": set(),
@@ -177,6 +177,11 @@ class Row:
 
     None: new terms, as in the published data of DeepImpact, uniCOIL and SpaDE. BM25 always reads the queries.
     """
+    segments: str = ""
+    """A collection of segments of the column's documents, with ids such as ``D1#0``, that is encoded in their place.
+
+    ``expanded`` is then of its segments. A document has the score of its best segment, among ten times ``hits``.
+    """
     backend: Literal["lucene", "exact", "pisa"] = "lucene"
     """What searches; other engines than Lucene read the vectors themselves. ``pisa`` is an extra of this package."""
     rerank: str = ""
@@ -199,18 +204,9 @@ class Row:
             (self.tolerance < 0, f"tolerance {self.tolerance}; give 0 or more"),
             (len(self.best_of or self.fusion) == 1, f"{kinds[0]}: name two or more rows"),
             (self.published and not self.scores, "'published: SOURCE' needs 'scores'"),
-            (
-                self.bm25 and self.options and self.bm25 != "word-pieces",
-                f"'options' are of encoding, and 'bm25: {self.bm25}' encodes nothing",
-            ),
-            (
-                self.bm25 and (self.bm25 == "expanded") != bool(self.expanded),
-                "'bm25: expanded' and 'expanded: FILE' belong together",
-            ),
-            (
-                not 0 <= (self.k1 or 0.0) < math.inf or not 0 <= (self.b or 0.0) <= 1,
-                f"k1 {self.k1}, b {self.b}; k1 is 0 or more, and b from 0 to 1",
-            ),
+            (self.bm25 in ("text", "expanded") and self.options, f"'options': 'bm25: {self.bm25}' encodes nothing"),
+            (self.bm25 and (self.bm25 == "expanded") != bool(self.expanded), "'bm25: expanded' needs 'expanded: FILE'"),
+            ((self.k1 or 0) < 0 or not 0 <= (self.b or 0) <= 1, f"k1 {self.k1}, b {self.b}; give 0 or more, 0 to 1"),
             (
                 self.expansion and bool(self.expanded) == (self.expansion == "none"),
                 "'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it",
@@ -220,9 +216,10 @@ class Row:
                 "'rerank: ROW' and 'depth: DOCUMENTS' belong together",
             ),
             (
-                self.rerank and (self.queries or self.prune or self.backend != "lucene"),
-                "'queries', 'prune' and 'backend' mean nothing in a row that re-ranks",
+                self.rerank and (self.queries or self.prune or self.segments or self.backend != "lucene"),
+                "'queries', 'prune', 'segments' and 'backend' mean nothing in a row that re-ranks",
             ),
+            (self.segments and self.backend != "lucene", "'segments' are searched by Lucene; omit 'backend'"),
         )
 
     @property
@@ -412,7 +409,7 @@ def _checked_columns(matrix: Matrix, below: Container[str]) -> Measures:
     for name, column in matrix.columns.items():
         with _located(f"columns: {name}"):
             known = None if name in below else load_collection(column.collection).split(column.split_of())
-            measures[name] = column.measures or (known and known.measures)
+            measures[name] = column.measures or (known.measures if known else None)
             for measure in map(parse_measure, measures[name] or ()):
                 if (depth := measure.cutoff or WHOLE_RUN) > matrix.hits:
                     looks = f"looks at {depth} results" if measure.cutoff else "looks at whole runs"

@@ -11,21 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from eval.charts import label, matplotlib_style, set_scale, svg
 from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
 from eval.reproduce.results import judge_again
 from eval.stats import SIGNIFICANT, difference
-from eval.tables import (
-    Cell,
-    Column,
-    Section,
-    Strong,
-    format_sections,
-    label,
-    matplotlib_style,
-    one_line,
-    set_scale,
-    svg,
-)
+from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
 from learned_sparse.core.files import atomic_write
 
 PAGE, FIGURE = "README.md", "tradeoff.svg"
@@ -284,11 +274,6 @@ def _legend(results: Results, column: Json) -> list[str]:
                 "queries and trainings, after Holm's correction over the rows of this table. Intervals are not "
                 "corrected. ± is the standard deviation over trainings."
             )
-    if column["pool"] is not None:
-        lines.append(
-            f"Cut down to what is relevant and BM25's {column['pool']} best documents for each query: the documents "
-            "left out are those that only a learned model would find, so scores of the whole collection are others."
-        )
     return lines
 
 
@@ -301,7 +286,7 @@ def _expected(content: Json) -> list[list[Cell]]:
 
 
 def _kind(row: Json) -> str:
-    return f"{row['kind']}: {row['source']}" if row["source"] else str(row["kind"])
+    return f"{row['kind']}: {row['source']}".removesuffix(": ")
 
 
 def _training(row: Json) -> str:

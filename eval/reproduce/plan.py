@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -142,11 +143,8 @@ def make_plan(
     targets: dict[str, Target] = {}
     for key, column in matrix.columns.items():
         if not columns or key in columns:
-            try:
+            with contextlib.suppress(*([LearnedSparseError] if lenient else [])):
                 targets[key] = builder.target(column)
-            except LearnedSparseError:
-                if not lenient:
-                    raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in builder.cells(key, targets))
     return Plan(name=name, matrix=matrix, data=data, cells=cells)
 
@@ -300,10 +298,8 @@ class Builder:
         )
         old = self.made.setdefault(name, new)
         if (old.command, old.needs, old.reads, old.facts) != (new.command, new.needs, new.reads, new.facts):
-            raise LearnedSparseError(
-                f"two steps of this matrix write {path}; give one of the rows another name:\n"
-                f"  {old.command}\n  {new.command}"
-            )
+            both = f"{old.command}\n  {new.command}"
+            raise LearnedSparseError(f"two steps of this matrix write {path}; rename one of the rows:\n  {both}")
         return old
 
     def target(self, column: Column, seed: int | None = None) -> Target:
@@ -330,18 +326,10 @@ class Builder:
         stem, made_of = f"{whole.name}-{whole.split}-part", (*pooled, *whole.documents, *whole.judged)
         step = self.make("pool", stem, "data/*", words, *made_of, disk_bytes=size * TEXT_BYTES)
         folder = step.writes[0]
-        return Target(
-            collection=str(folder),
-            documents_of=str(folder),
-            name=folder.name,
-            whole=whole.name,
-            split=whole.split,
-            measures=whole.measures,
-            documents=(step,),
-            judged=(step, whole.judged[-1]),
-            size=size,
-            queries=queries,
-        )
+        return dataclasses.replace(
+            whole, collection=str(folder), documents_of=str(folder), name=folder.name, whole=whole.name,
+            documents=(step,), judged=(step, whole.judged[-1]), size=size, queries=queries,
+        )  # fmt: skip
 
     def cells(self, name: str, targets: Mapping[str, Target]) -> Iterator[CellPlan]:
         """The cells of a row, each with its evaluation and its costs."""
@@ -443,8 +431,9 @@ class Builder:
 
     def learned(self, name: str, row: Row, on: Target, seed: int | None) -> Run:
         """A learned model, or BM25 over word pieces."""
-        weights, encoded = self.weights_of(name, seed), self.encoded(name, row, on, seed)
-        vectors = encoded.writes[0]
+        read = target(row.segments) if row.segments else on
+        weights, encoded = self.weights_of(name, seed), self.encoded(name, row, read, seed)
+        vectors, hits = encoded.writes[0], self.matrix.hits
         stem = self._stem(name, seed, row.options, row.encode, row.queries)
         query_stem = self._stem(name, seed, row.encode, row.queries)
         pairs = [pair for pair in itertools.pairwise(row.options) if pair[0] in _QUERY_OPTIONS]
@@ -467,11 +456,13 @@ class Builder:
         if row.backend != "lucene":
             words, files = [*words, "--backend", row.backend], [*files, "--backend", row.backend]
         else:
-            index_words = ["learned_sparse.index", "--collection", on.documents_of]
-            at, size = f"indexes/{on.name}/{vectors.name}", encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES
+            index_words = ["learned_sparse.index", "--collection", read.documents_of]
+            at, size = f"indexes/{read.name}/{vectors.name}", encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES
             index = searchable = self.make("index", stem, at, index_words, encoded, disk_bytes=size)
             files += ["--index", index.writes[0]]
-        searched = self.search(stem, on, words, searchable)
+            if row.segments:
+                words, hits = ["--index", str(index.writes[0]), "--max-passage", *words[2:]], 10 * hits
+        searched = self.search(stem, on, words, searchable, hits=hits)
         costs = self.costs(stem, on, files, flops_queries, searched, queries)
         return Run(
             stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint,

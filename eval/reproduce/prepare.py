@@ -9,6 +9,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from learned_sparse.collections.collection import load_collection, split_names, 
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import add_bad_line_option, new_terms
 from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.core.commands import refuse
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, new_folder
 from learned_sparse.core.settings import CommandParser, positive
@@ -72,10 +74,10 @@ def _sample(options: argparse.Namespace) -> str:
     whether a query's own document is ranked.
     """
     split, seed, documents, on_bad_line = options.split, options.seed, options.documents, options.on_bad_line
-    if (options.run is None) != (options.depth is None):
-        raise LearnedSparseError("--run and --depth belong together: the run, and how many of its documents to keep")
-    if not (options.run or options.queries or documents):
-        raise LearnedSparseError("give --queries, --documents, or --run with --depth")
+    refuse(
+        ((options.run is None) != (options.depth is None), "--run and --depth belong together"),
+        (not (options.run or options.queries or documents), "give --queries, --documents, or --run with --depth"),
+    )
     source = load_collection(options.collection)
     qrels, whole = source.qrels(split), source.split(split)
     chosen = list(qrels)
@@ -163,8 +165,9 @@ def _word_pieces(options: argparse.Namespace) -> str:
 
     The weight of a word piece is its count; special tokens such as [CLS] are not counted. BM25 scores the bags.
     """
-    from encoders.checkpoints.notes import FORMAT, BagNotes, CheckpointNotes, write_notes
+    from encoders.checkpoints.notes import CheckpointNotes, write_notes
     from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer
+    from encoders.encoding.bag_of_words import BagNotes
 
     folder = tokenizer_folder(options.tokenizer)
     loaded = read_tokenizer(folder)
@@ -172,9 +175,8 @@ def _word_pieces(options: argparse.Namespace) -> str:
         file.write((folder / TOKENIZER).read_bytes())
     added = loaded.get_added_tokens_decoder()
     special = tuple(sorted(number for number, token in added.items() if token.special))
-    bag = BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0)
+    bag = asdict(BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0))
     notes = CheckpointNotes(
-        format=FORMAT,
         architecture="word-pieces",
         settings={},
         vocabulary_size=max(loaded.get_vocab().values()) + 1,

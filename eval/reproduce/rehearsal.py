@@ -31,8 +31,12 @@ from learned_sparse.core.files import home
 DOCUMENTS = 240
 TRAINING_QUERIES, QUERIES = 80, 12
 """Queries of a split whose name has "train" in it, and of any other split."""
-STEPS, BATCH = 2, 4
-"""Steps of a stage, and queries of a step."""
+LIMITS = {
+    "steps": 2, "batch_size": 4, "micro_batch_size": 2, "ramp_steps": 2, "warm_up_steps": 1, "validate_every": 1,
+    "negatives_from": 4, "select_from": 8, "window": 1, "per_query": 2, "pool": 30, "queries": 5, "holdout": 5,
+    "bm25": 20, "every": 1,
+}  # fmt: skip
+"""Largest numbers of a recipe: of stages, validation and mined negatives."""
 _DIMENSIONS = 512
 """Largest number of latent dimensions; UHD-BERT's real buckets have up to 81,920."""
 _OUTPUT_BIAS = -0.5
@@ -116,7 +120,7 @@ class MadeUp:
         """A BERT of random weights: ``masked-lm``, ``headless``, or a ``classifier`` of text pairs."""
         folder = self.folder / "backbones" / f"{kind}-{layers}"
         if not (folder / "config.json").is_file():
-            from encoders.backbone.pretrained import save_random_bert  # imports torch
+            from encoders.backbone.towers import save_random_bert  # imports torch
 
             save_random_bert(folder, [*_WORDS, *_OTHER_WORDS], kind, layers)
         return str(folder)
@@ -163,25 +167,18 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         values["settings"]["dimensions"] = _DIMENSIONS
         values["settings"]["k"] = min(values["settings"]["k"], _DIMENSIONS)
     values["data"] = [_cut_source(source, made_up) for source in values["data"]]
-    for negatives in (values["negatives"], *(stage["negatives"] for stage in values["stages"])):
-        _limit(negatives, per_query=2, pool=50, queries=20, every=1)
-    if validation := values["validation"]:
-        validation["collection"] = made_up.collection(validation["collection"])
-        _limit(validation, queries=5, holdout=5, pool=30, bm25=20, every=1)
-    for stage in values["stages"]:
-        _limit(stage, steps=STEPS, batch_size=BATCH, micro_batch_size=2, validate_every=1, warm_up_steps=1)
-        _limit(stage["regularizer"], ramp_steps=STEPS)
-        _limit(stage["rank"], negatives_from=BATCH)
-        _limit(stage["options"].get("cotraining"), select_from=2 * BATCH)
-        _limit(stage["options"].get("pruning"), window=1)
-    return values
+    if values["validation"]:
+        values["validation"]["collection"] = made_up.collection(values["validation"]["collection"])
+    return {key: _limited(key, value) for key, value in values.items()}
 
 
-def _limit(values: dict[str, Any] | None, **limits: int) -> None:
-    """Reduce each number of ``values`` to its limit; a value that is absent stays absent."""
-    for key, limit in limits.items():
-        if values and values.get(key) is not None:
-            values[key] = min(values[key], limit)
+def _limited(key: str, value: Any) -> Any:
+    """``value`` with each number in it reduced to the limit of its key; settings of the model stay."""
+    if isinstance(value, dict) and key != "settings":
+        return {name: _limited(key if key in LIMITS else name, part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_limited(key, part) for part in value]
+    return min(value, LIMITS[key]) if key in LIMITS and isinstance(value, int) else value
 
 
 def _cut_source(source: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
@@ -224,6 +221,8 @@ def _row(row: Row, made_up: MadeUp) -> Row:
         changed["cross_encoder"] = made_up.backbone("classifier")
     if row.run:
         changed["run"] = str(files / "runs" / "{split}.txt")
+    if row.segments:
+        changed["segments"] = made_up.collection(row.segments)
     if row.expanded:
         changed["expanded"] = str(files / _EXPANDED)
     return dataclasses.replace(row, **changed)

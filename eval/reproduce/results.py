@@ -18,10 +18,10 @@ from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings
 from eval.reproduce.matrix import Column, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, Step, json_digest, record_of, status_of, times_of
-from eval.stats import STRATUM, comparisons
+from eval.stats import average_of_trainings, comparisons
 from learned_sparse.collections.collection import data_root
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, read_json, write_json
+from learned_sparse.core.files import atomic_write, home, read_json, write_json
 from learned_sparse.core.settings import parse
 
 DIGITS = 6
@@ -91,28 +91,6 @@ def _costs(cell: CellPlan, measured: Step) -> dict[str, Any]:
     if times and times["seconds"] > 0:
         costs["costs"]["documents/s"] = round(times["documents"] / times["seconds"], 2)
     return costs
-
-
-def average_of_trainings(columns: Mapping[str, Sequence[PerQuery]], weights: Mapping[str, float]) -> list[PerQuery]:
-    """Scores of the weighted mean of one row over columns, for as many trainings as all columns have.
-
-    Values of queries are weighted so that their mean is that of the columns' means, whatever their numbers of queries.
-    Their ids begin with the column and ``STRATUM``.
-    """
-    first, *others = (trainings[0] for trainings in columns.values())
-    names = [name for name in first if all(name in other for other in others)]
-    sizes = {name: {at: len(trainings[0][name]) for at, trainings in columns.items()} for name in names}
-    return [
-        {
-            name: {
-                f"{at}{STRATUM}{query}": value * weights[at] * sum(sizes[name].values()) / sizes[name][at]
-                for at, trainings in columns.items()
-                for query, value in trainings[number][name].items()
-            }
-            for name in names
-        }
-        for number in range(min(map(len, columns.values())))
-    ]
 
 
 def training_budget(checkpoint: Path) -> dict[str, Any]:
@@ -189,10 +167,11 @@ def leaderboard(plan: Plan, command: str, kept: Cells | None = None) -> tuple[di
         found[pair] = own if own[0]["status"] == "done" else kept.get(pair, own)
     cells = {pair: cell for pair, (cell, _) in found.items()}
     trainings: Trainings = {pair: of_cell for pair, (_, of_cell) in found.items() if of_cell}
-    for name in matrix.averages:
-        weights = columns_of_average(matrix, name)
-        cells |= {(row, name): _average({at: cells[row, at] for at in weights}, weights) for row in systems}
     trainings = with_averages(trainings, {name: columns_of_average(matrix, name) for name in matrix.averages})
+    for pair, of in trainings.items():
+        if pair not in cells:  # an average
+            means = {name: round(mean(mean(one[name].values()) for one in of), DIGITS) for name in of[0]}
+            cells[pair] = _EMPTY | {"status": "done", "scores": means}
     provenance = distinct(record for cell in cells.values() for record in cell["provenance"])
     columns = [*matrix.columns, *matrix.averages]
     content = {
@@ -213,17 +192,6 @@ def leaderboard(plan: Plan, command: str, kept: Cells | None = None) -> tuple[di
         ],
     }
     return content | judged(content, matrix.claims, trainings), trainings
-
-
-def _average(cells: Mapping[str, Json], weights: Mapping[str, float]) -> dict[str, Any]:
-    """The weighted mean of the cells of one row; without numbers unless all are done."""
-    for status in ("failed", "absent"):
-        if broken := [cell for cell in cells.values() if cell["status"] == status]:
-            return _EMPTY | {"status": status, "error": broken[0]["error"]}
-    first, *others = (cell["scores"] for cell in cells.values())
-    names = [name for name in first if all(name in scores for scores in others)]
-    means = {name: round(sum(weights[at] * cells[at]["scores"][name] for at in cells), DIGITS) for name in names}
-    return _EMPTY | {"status": "done", "scores": means}
 
 
 def with_averages(trainings: Trainings, averages: Mapping[str, Mapping[str, float]]) -> Trainings:
@@ -409,19 +377,43 @@ def judge_again(folder: Path) -> tuple[dict[str, Any], Trainings]:
     return again, trainings
 
 
-def kept_cells(plan: Plan, folder: Path) -> Cells:
-    """The measured cells of the results in ``folder`` whose steps have the inputs and settings of ``plan``."""
+def kept_cells(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], *, drop: bool) -> Cells:
+    """The measured cells of the results in ``folder`` whose steps have the inputs and settings of ``plan``.
+
+    Raise if ``folder`` has files of somebody else, or if writing ``plan`` to it would lose measured cells: those that
+    are neither kept nor ``chosen`` (row and column), which are run first, nor done. ``drop``: lose all.
+    """
+    way_out = "name another folder with --output"
     if not (folder / RESULTS).is_file():
+        # a killed writer leaves hidden files and the values, which are written first
+        if folder.exists() and not (
+            folder.is_dir() and all(p.name[0] == "." or p.name == VALUES for p in folder.iterdir())
+        ):
+            raise LearnedSparseError(f"{folder}: neither empty nor the results of a leaderboard; {way_out}")
+        return {}
+    if (name := read_json(folder / RESULTS)["matrix"]) != plan.name:
+        raise LearnedSparseError(f"{folder}: has the results of the matrix {name!r}; {way_out}")
+    if drop:
         return {}
     results, trainings = read_leaderboard(folder)
     budgets = {row["name"]: row["training"] for row in results["rows"]}
-    documents = {column["name"]: column["documents"] for column in results["columns"]}
-    kept: dict[tuple[str, str], Measured] = {}
+    documents = {column["name"]: column["documents"] for column in results["columns"] if not column["average"]}
+    kept, lost = dict[tuple[str, str], Measured](), list[str]()
     for cell in results["cells"]:
         row, column = cell["row"], cell["column"]
-        if cell["status"] == "done" and cell["key"] and cell["key"] == key_of(planned(plan, row, column)):
+        if cell["status"] != "done" or column not in documents:
+            continue
+        cells = planned(plan, row, column)
+        if cell["key"] and cell["key"] == key_of(cells):
             known = {key: cell[key] for key in _EMPTY if key in cell}
             provenance = [results["provenance"][number] for number in cell["provenance"]]
             added = {"documents": documents[column], "training": budgets[row], "provenance": provenance}
             kept[row, column] = known | added, trainings[row, column]
+        elif (row, column) not in chosen and not (cells and all(status_of(one.steps)[0] == "done" for one in cells)):
+            lost.append(f"{row}, {column}")
+    if lost:
+        raise LearnedSparseError(
+            f"{folder}: measured cells that are neither chosen, nor done in {home()}, nor of the same inputs and "
+            f"settings: {len(lost)} (the first: {min(lost)}); {way_out}, run the whole matrix, or lose them (--drop)"
+        )
     return kept

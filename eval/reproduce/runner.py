@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import logging
@@ -13,16 +14,19 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 
-from eval.reproduce.steps import Record, Step, examine, log_of, ordered, record_file, record_of, run_words, write_end
+from eval.reproduce.steps import Record, Step, examine, file_of, log_of, other_versions, record_of, run_words, write_end
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home
+from learned_sparse.core.files import home, locked
 from learned_sparse.index.note import INDEX_MANIFEST
-from learned_sparse.ray import Tasks, command_of
+from learned_sparse.ray import Engine, Tasks, command_of
 
 _logger = logging.getLogger(__name__)
+MAX_WAITING_STEPS = 32
+"""Steps that are given to a cluster at a time; Ray starts those that fit."""
 ON_GPU = ("train", "encode", "encode-queries", "rerank")
 """Steps that compute on a GPU if there is one."""
 LOG_LINES = 12
@@ -37,10 +41,10 @@ class Runner:
     """Runs the steps of a plan in order. ``failed`` holds the error of failed steps and of steps that need them."""
 
     def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[], None] = lambda: None) -> None:
-        """``stop`` ends what ``execute`` has started in other threads; it is called on an error."""
-        self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
-        done, self.failed = examine(self._steps)
-        self.todo = [step for step in self._steps if step not in done and step not in self.failed]
+        """``steps`` stand after those that they need. ``stop`` ends what ``execute`` has started, on an error."""
+        self._steps, self._execute, self._stop = steps, execute, stop
+        done, self.failed = examine(steps)
+        self.todo = [step for step in steps if step not in done and step not in self.failed]
         """Steps that are not done yet, in order."""
         self.done = {step: record.seconds for step in done if (record := record_of(step))}
         """Seconds of each step that is done."""
@@ -97,9 +101,39 @@ class Runner:
         expected = sum(statistics.fmean(of_kind.get(kind) or self.done.values()) for kind in left)
         return f" (about {_duration(expected / jobs)} left)"
 
+    def summary(self, title: str, written: Sequence[Step]) -> str:
+        """``title``, numbers of steps, and disk space; raises if the disk is too full for what ``written`` write."""
+        return f"{title}, {len(self._steps)} steps, {len(self.done)} done; {check_disk_space(written)}"
+
     def _progress(self) -> str:
         width = len(str(len(self._steps)))
         return f"[{len(self.done):{width}}/{len(self._steps)}]"
+
+
+def run_steps(
+    title: str, steps: Sequence[Step], options: argparse.Namespace, engine: Engine | None
+) -> Mapping[Step, str]:
+    """Run the steps that are not done as ``options`` say; returns the errors of those that failed."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(home() / "reproduce"))  # against other runners
+        if engine:
+            variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
+            commands = stack.enter_context(engine.tasks(**variables))
+            jobs, runner = MAX_WAITING_STEPS, Runner(steps, partial(on_cluster, commands), commands.stop)
+        elif options.rehearse or options.in_process:
+            jobs, runner = 1, Runner(steps, stopped_and_resumed() if options.rehearse else in_this_process)
+        else:
+            running = set[subprocess.Popen[bytes]]()
+            execute = partial(own_process, options.threads, running)
+            jobs, runner = options.jobs or 1, Runner(steps, execute, partial(terminate, running))
+        _logger.info(runner.summary(title, () if options.rehearse else runner.todo))
+        if lines := other_versions([step for step in steps if step not in runner.todo]):
+            _logger.warning(
+                "steps that are done stay, although they were done with other code (%s); to do a step again, "
+                "remove its output below %s", "; ".join(lines), home(),
+            )  # fmt: skip
+        runner.run(jobs)
+    return runner.failed
 
 
 def own_process(threads: int | None, running: set[subprocess.Popen[bytes]], step: Step) -> int:
@@ -111,23 +145,19 @@ def own_process(threads: int | None, running: set[subprocess.Popen[bytes]], step
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
     running.add(process)
-    try:
-        status = process.wait()
-    except BaseException:
-        terminate(running)
-        process.wait()  # until its state is saved
-        raise
-    finally:
-        running.discard(process)
+    status = process.wait()
+    running.discard(process)
     if status in _INTERRUPTED:
         raise KeyboardInterrupt
     return status
 
 
 def terminate(running: set[subprocess.Popen[bytes]]) -> None:
-    """Terminate processes because of the current exception; Ctrl-C has reached them already."""
-    for process in [] if isinstance(sys.exception(), KeyboardInterrupt) else list(running):
-        process.terminate()
+    """End processes because of the current exception, and wait until their state is saved; Ctrl-C has reached them."""
+    for process in list(running):
+        if not isinstance(sys.exception(), KeyboardInterrupt):
+            process.terminate()
+        process.wait()
 
 
 def on_cluster(commands: Tasks, step: Step) -> int:
@@ -241,4 +271,4 @@ def _set_outdated_aside(step: Step) -> None:
             kept = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
             path.rename(kept)
             _logger.info("  %s: made with other inputs; it is now %s", path, kept)
-    record_file(step).unlink()
+    file_of("steps", step).unlink()

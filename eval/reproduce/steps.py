@@ -178,13 +178,13 @@ def is_done(step: Step) -> bool:
 
 def record_of(step: Step) -> Record | None:
     """The record under the step's name, perhaps of other inputs; None if there is none."""
-    path = record_file(step)
+    path = file_of("steps", step)
     return parse(Record, read_record(path), str(path)) if path.is_file() else None
 
 
-def record_file(step: Step) -> Path:
-    """The file of the step's record."""
-    return _path("steps", step)
+def file_of(kind: Literal["steps", "times"], step: Step) -> Path:
+    """The file of a step's record, or of the times of an encoding."""
+    return home() / "reproduce" / kind / f"{step.name}.json"
 
 
 def write_end(step: Step, seconds: float, *, alone: bool, error: str | None = None) -> Record:
@@ -193,7 +193,7 @@ def write_end(step: Step, seconds: float, *, alone: bool, error: str | None = No
         key=step.key, command=step.command, error=error, seconds=round(seconds, 3), alone=alone, finished=time.time(),
         needs=_finished(step.needs), provenance=provenance(),
     )  # fmt: skip
-    write_record(record_file(step), asdict(record))
+    write_record(file_of("steps", step), asdict(record))
     return record
 
 
@@ -213,13 +213,13 @@ def provenance() -> dict[str, Any]:
 
 def run_words(step: Step) -> list[str]:
     """The arguments that a runner gives to the command: those of ``step`` and some without effect on its result."""
-    more = {"train": ["--quiet"], "encode": ["--times", str(_path("times", step))]}  # a log has no progress bar
+    more = {"train": ["--quiet"], "encode": ["--times", str(file_of("times", step))]}  # a log has no progress bar
     return [*step.words, *more.get(step.kind, ())]
 
 
 def times_of(step: Step) -> dict[str, Any] | None:
     """Documents and seconds of an encoding without start-up and loading; None if another step ran at the same time."""
-    path, record = _path("times", step), record_of(step)
+    path, record = file_of("times", step), record_of(step)
     return dict(read_json(path)) if record and record.alone and path.is_file() else None
 
 
@@ -283,7 +283,3 @@ def _values(path: Path, key: str) -> list[str]:
     except OSError:
         return []
     return [line.partition(":")[2].strip() for line in lines if line.startswith(key)]
-
-
-def _path(kind: str, step: Step) -> Path:
-    return home() / "reproduce" / kind / f"{step.name}.json"

@@ -50,8 +50,7 @@ class Collection:
     description: Description
     root: Path = field(default_factory=Path)
     on_bad_line: OnBadLine = "error"
-    """Default of ``documents``; ``expanded`` likewise."""
-    expanded: Path | None = None
+    """Default of ``documents``."""
 
     @property
     def name(self) -> str:
@@ -100,7 +99,7 @@ class Collection:
 
     def documents(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> DocumentReader:
         """All documents, one at a time; see ``DocumentReader`` for bad lines and predicted queries (``expanded``)."""
-        on_bad_line, expanded = on_bad_line or self.on_bad_line, expanded or self.expanded
+        on_bad_line = on_bad_line or self.on_bad_line
         reader = _open(
             self.description.corpus,
             self.root,
@@ -114,6 +113,17 @@ class Collection:
     def documents_shown(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> Iterator[Document]:
         """``documents`` under a progress bar on a terminal."""
         return with_progress(self.documents(on_bad_line, expanded))
+
+    def documents_by_id(self, ids: set[str], expanded: Path | None = None) -> dict[str, Document]:
+        """The documents with these ids, from one pass over the collection; an error if one is missing."""
+        shown = self.documents_shown("skip", expanded)
+        documents = {document.id: document for document in shown if document.id in ids}
+        if missing := ids - documents.keys():
+            raise LearnedSparseError(
+                f"collection {self.name}: {len(missing)} of {len(ids)} documents are missing "
+                f"(for instance {min(missing)!r}); are the run and the judgements of this collection?"
+            )
+        return documents
 
     def queries(self, split: str) -> list[Query]:
         """The judged queries of a split in the order of the topics; unjudged queries affect no measure.

@@ -22,11 +22,6 @@ def command_line(words: str) -> str:
     return f"{shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))} -m {words}"
 
 
-def print_next(words: str) -> None:
-    """Print the command that usually follows the one that ends here."""
-    print(f"next: {command_line(words)}")
-
-
 def refuse(*problems: tuple[object, str]) -> None:
     """Raise the message of the first ``(problem, message)`` with a problem, such as two options that conflict."""
     for problem, message in problems:

@@ -148,20 +148,20 @@ def load_encoder(checkpoint: str, side: Side = "document", **options: Any) -> En
 
     The plug-in loads models only through this function.
     """
-    from encoders import load
+    from encoders.encoding.loading import load_encoder
 
-    return load(checkpoint, side, **options)
+    return load_encoder(checkpoint, side, **options)
 
 
 def resolve_checkpoint(checkpoint: str) -> str:
     """A folder or Hub id as it is; for a name that of a model in the home folder, or the Hub id of a published one."""
-    import encoders
+    from encoders.checkpoints.hub import resolve_checkpoint
 
-    return encoders.resolve_checkpoint(checkpoint)
+    return resolve_checkpoint(checkpoint)
 
 
 def default_checkpoint(model: str) -> str:
     """The checkpoint of a model, in the home folder or else published; the error names the command that trains it."""
-    import encoders
+    from encoders.checkpoints.hub import default_checkpoint
 
-    return encoders.default_checkpoint(model)
+    return default_checkpoint(model)

@@ -51,9 +51,9 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The text of ``read_lines``; ``LearnedSparseError`` for a line that is not UTF-8."""
     for number, line in read_lines(path):
         try:
-            yield number, decode(line)
-        except BadLineError as error:
-            raise LearnedSparseError(f"{path}:{number}: {error}") from None
+            yield number, line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise LearnedSparseError(f"{path}:{number}: {_not_utf8(error)}") from None
 
 
 def decode(line: bytes) -> str:
@@ -61,8 +61,12 @@ def decode(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        byte = f"byte 0x{error.object[error.start]:02x} at column {error.start + 1}"
-        raise BadLineError("not UTF-8", f"{byte}; convert the file") from None
+        raise _not_utf8(error) from None
+
+
+def _not_utf8(error: UnicodeDecodeError) -> BadLineError:
+    byte = f"byte 0x{error.object[error.start]:02x} at column {error.start + 1}"
+    return BadLineError("not UTF-8", f"{byte}; convert the file")
 
 
 def json_object(line: bytes) -> dict[str, Any]:

@@ -104,6 +104,9 @@ class CommandParser(argparse.ArgumentParser):
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType) and len(arguments) == 2 and types.NoneType in arguments:
+        hint = next(kind for kind in arguments if (kind is types.NoneType) == (value is None))
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         failures = []
         for kind in sorted(arguments, key=lambda kind: type(value) is not kind):
@@ -119,7 +122,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return parse(typing.cast("type", hint), value, where)
     if origin in (dict, Mapping) and isinstance(value, Mapping):
-        return {key: _convert(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
+        converted = {}
+        for key, item in value.items():
+            converted[key] = _convert(arguments[1], item, f"{where}: {key}")
+        return converted
     if origin is tuple and isinstance(value, list):
         kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
         if len(kinds) != len(value):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 if TYPE_CHECKING:
     pass
@@ -63,21 +60,3 @@ def unfit_reason(term: str) -> str | None:
     if term in RESERVED:
         return "this spelling is reserved for empty vectors"
     return None
-
-
-class LuceneTerms:
-    """Terms of an encoder, checked once so that each batch is checked by array operations only."""
-
-    def __init__(self, terms: Sequence[str]) -> None:
-        self.names = np.empty(len(terms), dtype=object)
-        """``(terms,)``: spelling of each term."""
-        self.names[:] = list(terms)
-        first: dict[str, int] = {}
-        self.reasons = {
-            number: reason or f"dimensions {first[term]} and {number} have the same spelling"
-            for number, term in enumerate(terms)
-            if (reason := unfit_reason(term)) or first.setdefault(term, number) != number
-        }
-        """Why Lucene cannot hold a term, by its number."""
-        self.unfit = np.zeros(len(terms), dtype=bool)
-        self.unfit[list(self.reasons)] = True

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import add_engine_options, print_next, refuse
+from learned_sparse.core.commands import add_engine_options, command_line, refuse
 from learned_sparse.core.encoder import default_checkpoint, resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
 from learned_sparse.core.files import locked
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         else:
             manifest = encode_with_ray(argv, source, engine)
     _report(manifest, source, time.monotonic() - started)
-    print_next(f"learned_sparse.{_next_command(options, source)}")
+    print("next:", command_line(f"learned_sparse.{_next_command(options, source)}"))
     return 0
 
 
@@ -126,21 +126,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     options.model = model or Path(checkpoint).absolute().name
     if options.collection is None and options.input is None:
         options.collection = _default_collection(options.model, checkpoint)
-    _check(options)
-    if options.segment_length is not None:
-        from learned_sparse.collections.segments import Segmentation
-
-        options.segments, options.segment_overlap = options.segments or "all", options.segment_overlap or 0
-        options.segment_delimiter = "#"
-        Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
-    options.checkpoint = resolve_checkpoint(checkpoint) if checkpoint else default_checkpoint(options.model)
-    if options.hybrid and not (model and checkpoint):
-        options.model += f"+{BM25}"
-    return options
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raise if two options exclude or need each other."""
     segmented, ray, sharded = options.segment_length is not None, options.engine == "ray", options.num_shards > 1
     joins_documents = options.hybrid and not options.queries
     of_documents = {
@@ -169,6 +154,16 @@ def _check(options: argparse.Namespace) -> None:
             "--segments and --segment-overlap need --segment-length",
         ),
     )
+    if options.segment_length is not None:
+        from learned_sparse.collections.segments import Segmentation
+
+        options.segments, options.segment_overlap = options.segments or "all", options.segment_overlap or 0
+        options.segment_delimiter = "#"
+        Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
+    options.checkpoint = resolve_checkpoint(checkpoint) if checkpoint else default_checkpoint(options.model)
+    if options.hybrid and not (model and checkpoint):
+        options.model += f"+{BM25}"
+    return options
 
 
 def _default_collection(model: str, checkpoint: str | None) -> str:

@@ -25,10 +25,9 @@ from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, e
 from learned_sparse.core.files import locked, sha256, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Document, SparseBatch
-from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, check_output, clear
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
-from learned_sparse.jsonvector.writer import open_part, write_documents
+from learned_sparse.jsonvector.writer import LuceneTerms, open_part, write_documents
 
 if TYPE_CHECKING:
     from learned_sparse.collections.segments import Segmentation
@@ -62,7 +61,7 @@ def write_vectors(
     compress: bool = False,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> Manifest:
     """Encode ``documents`` into a folder as ``python -m learned_sparse.encode`` does; returns the manifest.
 
@@ -88,7 +87,7 @@ def write_vectors(
             collection=collection, model=name, checkpoint=encoder.checkpoint or name,
             options={"part_size": part_size, "gzip": compress},
         )  # fmt: skip
-        return Pipeline(parts, reader, encoder).run(progress or (lambda _: None))
+        return Pipeline(parts, reader, encoder).run(progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +102,6 @@ class Slice:
     start: int
     """Number of the first document, in the part."""
     documents: Sequence[Document]
-    texts: Sequence[str]
-    """What the encoder reads of the documents."""
     prepared: Sequence[Any]
     """Results of ``Encoder.prepare``, one for each call of the encoder."""
     factors: Any
@@ -148,7 +145,7 @@ class Pipeline:
         """Documents that ``run`` has encoded, and the time from reading the first of them to the end of writing."""
         self._began: float | None = None
 
-    def run(self, progress: Progress = lambda _: None) -> Manifest:
+    def run(self, progress: Progress) -> Manifest:
         """Encode and write all parts that are not finished; returns the finished manifest.
 
         A quantiser that is to be calibrated is calibrated on the first slice of the whole input, by every shard.
@@ -165,7 +162,7 @@ class Pipeline:
                 writing.result()  # raises its error; at most one slice waits for the disk
                 if item.part % self._num_shards == self._shard_id:
                     writing = writer.submit(self._write, item, weights, counts)
-                    progress(len(item.texts))
+                    progress(len(item.documents))
             writing.result()
         if self._began is not None:
             self.seconds = time.perf_counter() - self._began
@@ -195,19 +192,20 @@ class Pipeline:
                 self._began = self._began or time.perf_counter()
             for start in starts:
                 documents, factors = part[start : start + self._size], None
-                read = texts = list(map(self._text, documents))
+                read: Sequence[Document] = documents
                 if self._adding_up is not None:
-                    segments, factors = _segments(documents, self._adding_up, self._encoder)
-                    read = list(map(self._text, segments))
-                prepared = [self._encoder.prepare(read[at : at + self._size]) for at in range(0, len(read), self._size)]
+                    read, factors = _segments(documents, self._adding_up, self._encoder)
+                texts = list(map(self._text, read))
+                calls = range(0, len(texts), self._size)
+                prepared = [self._encoder.prepare(texts[at : at + self._size]) for at in calls]
                 yield Slice(
                     part=number, file=file, record=record, whole_part=part, start=start, documents=documents,
-                    texts=texts, prepared=prepared, factors=factors,
+                    prepared=prepared, factors=factors,
                 )  # fmt: skip
 
     def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
         """Weights of the documents of a slice, and what the encoder counted."""
-        encoder, texts = self._encoder, item.texts
+        encoder, texts = self._encoder, list(map(self._text, item.documents))
         weights = SparseBatch.concatenate(list(map(encoder.encode_prepared, item.prepared)))
         expected = len(texts) if item.factors is None else item.factors.shape[1]
         if len(weights) != expected:

@@ -21,10 +21,10 @@ from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError, counted
 from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json, write_record
 from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, merge_shards
 from learned_sparse.encode.pipeline import Pipeline, Progress
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Counts, Manifest, Part
+from learned_sparse.jsonvector.writer import LuceneTerms
 
 if TYPE_CHECKING:
     from learned_sparse.encode.bm25 import Bm25Statistics

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.commands import print_next, refuse
+from learned_sparse.core.commands import command_line, refuse
 from learned_sparse.core.errors import counted, run_main
 from learned_sparse.core.files import encoded_folders, index_folder
 from learned_sparse.core.settings import CommandParser, positive
@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
             return 2 if wrong else 0
         summary = _vectors(options, vectors, index)
     print(f"{index}: {summary}")
-    print_next(f"learned_sparse.{shlex.join(_next_command(options, collection, index))}")
+    print("next:", command_line(f"learned_sparse.{shlex.join(_next_command(options, collection, index))}"))
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.collection import filed_under
-from learned_sparse.core.commands import print_next
+from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import encoded_folders, vectors_folder
 from learned_sparse.core.lines import BadLineError
@@ -153,7 +153,7 @@ def _prune(options: argparse.Namespace) -> int:
         print(f"  {after.empty_vectors - before.empty_vectors:,} documents have an empty vector now (kept)")
     named = f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
     folders = shlex.join(["--input", *map(str, targets), "--index", f"{options.output}-index"])
-    print_next(f"learned_sparse.index {folders if options.output else named}")
+    print("next:", command_line(f"learned_sparse.index {folders if options.output else named}"))
     return 0
 
 

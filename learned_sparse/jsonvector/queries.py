@@ -14,10 +14,10 @@ from learned_sparse.core.files import atomic_write
 from learned_sparse.core.lines import text_lines
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import NO_TERMS, LuceneTerms, unfit_id_reason, unfit_reason
+from learned_sparse.core.terms import NO_TERMS, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences
 from learned_sparse.jsonvector.reader import read_objects
-from learned_sparse.jsonvector.writer import check_impacts
+from learned_sparse.jsonvector.writer import LuceneTerms, check_impacts
 
 TOPICS = "queries.tsv"
 ENCODED = "queries.jsonl"

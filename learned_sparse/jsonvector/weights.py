@@ -14,10 +14,9 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_output, write_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import MANIFEST, Counts
 from learned_sparse.jsonvector.reader import read_objects, vector_files
-from learned_sparse.jsonvector.writer import open_part, write_documents
+from learned_sparse.jsonvector.writer import LuceneTerms, open_part, write_documents
 
 QUANTIZER = "quantizer.json"
 """Quantiser and counts, beside the files that ``quantize_vectors`` writes."""

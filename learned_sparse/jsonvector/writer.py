@@ -15,7 +15,25 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason
+from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
+
+
+class LuceneTerms:
+    """Terms of an encoder, checked once so that each batch is checked by array operations only."""
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self.names = np.empty(len(terms), dtype=object)
+        """``(terms,)``: spelling of each term."""
+        self.names[:] = list(terms)
+        first: dict[str, int] = {}
+        self.reasons = {
+            number: reason or f"dimensions {first[term]} and {number} have the same spelling"
+            for number, term in enumerate(terms)
+            if (reason := unfit_reason(term)) or first.setdefault(term, number) != number
+        }
+        """Why Lucene cannot hold a term, by its number."""
+        self.unfit = np.zeros(len(terms), dtype=bool)
+        self.unfit[list(self.reasons)] = True
 
 
 @contextlib.contextmanager

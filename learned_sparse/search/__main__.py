@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collections.trec import write_run
-from learned_sparse.core.commands import print_next, refuse
+from learned_sparse.core.commands import command_line, refuse
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar, run_main
 from learned_sparse.core.files import encoded_folders, index_folder, run_file
 from learned_sparse.core.quantize import Quantizer
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
             data = ["--data", str(options.data)] if options.data else []
             split = collection.choose_split(options.split)
             where = ["--collection", options.collection or "pydoc", *data, "--split", split]
-        print_next(f"eval.evaluate {shlex.join([*where, '--run', str(output)])}")
+        print("next:", command_line(f"eval.evaluate {shlex.join([*where, '--run', str(output)])}"))
     return 0
 
 

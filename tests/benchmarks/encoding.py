@@ -67,7 +67,7 @@ def measure(
     rows: dict[str, dict[str, Any]] = {name: {"model": shape.name, "contender": name, "seconds": []} for name in names}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        model = shape.save(folder / "model", texts[:16])
+        model = shape.save(folder / "model")
         corpus = write_corpus(folder / "corpus.jsonl", {f"d{n}": text for n, text in enumerate(texts)})
         for name in [*names, *(name for name in names if name.startswith(OURS))]:  # ours twice, so that drift shows
             quality = name in judged and "ndcg" not in rows[name]

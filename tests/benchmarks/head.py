@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from encoders.backbone.device import DTYPES
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
-from encoders.head.screen import Screen
-from encoders.head.vocabulary_head import pool
+from encoders.backbone.towers import LanguageModel, load_tokenizer
+from encoders.head.vocabulary_head import Screen, pool
 from tests.benchmarks.engines import BATCH
 from tests.benchmarks.run import interleave
 from tests.benchmarks.shapes import MAX_LENGTH, PRECISIONS, PUBLISHED, SMALL, Shape, passages
@@ -28,7 +26,7 @@ def run(toy: bool) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for shape in [PUBLISHED] if toy else [SMALL, PUBLISHED]:
-            model = shape.save(Path(folder) / shape.name, texts[:16])
+            model = shape.save(Path(folder) / shape.name)
             for dtype in PRECISIONS:
                 rows += _heads(model, texts, shape, dtype)
     return {"sizes": {"texts": len(texts)}, "rows": rows}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import resource
 import shutil
 import statistics
 import tempfile
@@ -15,8 +14,9 @@ from typing import Any
 
 from learned_sparse.index.build import index_directly
 from learned_sparse.lucene.searchers import read_contents
-from tests.benchmarks.run import child, interleave, memory_mb
-from tests.benchmarks.searching import SEED, vectors, write_vectors
+from tests.benchmarks.run import child, interleave
+from tests.benchmarks.searching import SEED, vectors
+from tests.learned_sparse.encoded_folder import write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
 TERMS, FILES = 120, 2
@@ -33,12 +33,14 @@ def run(toy: bool) -> dict[str, Any]:
     results: dict[tuple[str, str, int], list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        write_vectors(folder / START, vectors(1, TERMS, SEED))
+        write_folder(folder / START, vectors(1, TERMS, SEED))
         for name, largest in SETS.items():
-            write_vectors(folder / name, vectors(documents, TERMS, SEED, largest), FILES)
+            write_folder(folder / name, vectors(documents, TERMS, SEED, largest), parts=FILES)
 
         def measure(name: str, method: str, count: int) -> None:
-            results[name, method, count].append(child(index, method=method, folder=folder / name, threads=count))
+            results[name, method, count].append(
+                child(index, method=method, folder=folder / name / "vectors", threads=count)
+            )
 
         keys = list(itertools.product(SETS, METHODS, threads))
         contenders = [*itertools.product([START], METHODS, [1]), *keys]
@@ -67,10 +69,5 @@ def index(method: str, folder: Path, threads: int) -> dict[str, Any]:
         index_directly(sorted(folder.iterdir()), output, threads=threads)
     else:
         index_collection(folder, output, "-impact", "-pretokenized", threads=threads)
-    seconds = time.perf_counter() - start
-    java_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
-    contents = read_contents(output)
-    return {
-        "seconds": round(seconds, 3), "memory_mb": round(memory_mb() if method == "direct" else java_mb, 1),
-        "postings": contents["postings"], "total_impacts": contents["total_impacts"],
-    }  # fmt: skip
+    seconds, contents = round(time.perf_counter() - start, 3), read_contents(output)
+    return {"seconds": seconds, "postings": contents["postings"], "total_impacts": contents["total_impacts"]}

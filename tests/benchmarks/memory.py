@@ -19,7 +19,7 @@ def run(toy: bool) -> dict[str, Any]:
     small, large, long = (8, 16, 4) if toy else (256, 2560, 256)
     shape = PUBLISHED if toy else SMALL
     with tempfile.TemporaryDirectory() as folder:
-        trained, untrained = shape.save(Path(folder) / "trained", passages(16)), Path(folder) / "untrained"
+        trained, untrained = shape.save(Path(folder) / "trained"), Path(folder) / "untrained"
         # it activates nearly all terms for every text
         random_bert(untrained, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
         rows, cases = [], [

@@ -31,8 +31,8 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
 from encoders.backbone.device import training_precision
-from encoders.training.data.batches import examples_in_order
 from encoders.training.recipe import Recipe, Stage, load_recipe
+from encoders.training.sources import examples_in_order
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import read_run
@@ -59,6 +59,8 @@ PRECISION = training_precision("auto", torch.device("cpu"))
 """Of all trainings: bf16 where this machine computes it."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
 """glibc keeps freed memory: a step of sentence-transformers takes 3 seconds instead of 7, ours the same."""
+TIMED = {None: "plain", "cached": "peer-cached"}
+"""By loss, the contender whose step takes as long: measured once, so that noise favours neither; others: ``peer``."""
 Scores = dict[str, dict[str, float]]
 """The measure of each query, by collection and split."""
 
@@ -81,11 +83,6 @@ class Contender:
 
     The teacher scores a negative at least 1 below the relevant document, so that few negatives are relevant.
     """
-
-    @property
-    def timed_as(self) -> str:
-        """The contender whose step takes as long: measured once, so that noise favours neither."""
-        return {None: "plain", "cached": "peer-cached"}.get(self.loss, "peer")
 
 
 def _bag_of_words(weighting: str, title: str, **stage: Any) -> Contender:
@@ -281,19 +278,18 @@ class Work:
 
     def steps(self, contender: str, times: float = 1) -> int:
         """Steps in the given minutes of one core, ``times`` as long, from the CPU time of two short trainings."""
-        contender = CONTENDERS[contender].timed_as
+        contender = TIMED.get(CONTENDERS[contender].loss, "peer")
         path = made(self.base.folder / "seconds" / f"{contender}.json", partial(self.base.time_steps, contender))
-        return max(2, round(60 * self.minutes * times / float(read_json(path)["seconds"])))
+        return max(2, round(60 * self.minutes * times / float(read_json(path))))
 
     def time_steps(self, contender: str, path: Path) -> None:
-        """Write the seconds of a step, and the processor."""
+        """Write the seconds of a step."""
         seconds = []
         for steps in PROBES:
             folder = self.folder / "models" / f"probe-{contender}"
             shutil.rmtree(folder, ignore_errors=True)
             seconds.append(self._train(contender, RATES[0], steps, 0, folder))
-        step = (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0])
-        write_json(path, {"seconds": step, "processor": environment()["cpu"]})
+        write_json(path, (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0]))
 
     # -- the teacher ---------------------------------------------------------------------------------------------------
 
@@ -431,7 +427,6 @@ def result(work: Work, whole: Work) -> dict[str, Any]:
     return {
         "reference": DISTILLED, "order": list(CONTENDERS), "minutes": work.minutes, "measure": MEASURE, "steps": steps,
         "titles": {name: contender.title for name, contender in CONTENDERS.items()},
-        "timed_on": read_json(work.folder / "seconds" / "plain.json")["processor"],
         "bm25_dev": work.dev(None),
         "sizes": {
             "batch": BATCH, "hard_negatives": NEGATIVES, "teacher_steps": TEACHER_STEPS,
@@ -439,7 +434,8 @@ def result(work: Work, whole: Work) -> dict[str, Any]:
         },
         "dev": {name: {f"{rate:g}": dev[name, rate] for rate in RATES} for name in CONTENDERS},
         "trained": [f"{name} test" for name in TRAINED], "bm25": work.measured(None, TESTS), "tests": tests,
-        "machines": [environment()["cpu"]], "precision": PRECISION, "versions": versions(),
+        "timed_on": environment()["cpu"], "machines": [environment()["cpu"]], "precision": PRECISION,
+        "versions": versions(),
     }  # fmt: skip
 
 

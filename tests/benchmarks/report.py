@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from eval.stats import estimate_difference, pooled
+from eval.stats import average_of_trainings, difference
 from eval.tables import Cell, Column, format_table
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
@@ -223,21 +220,19 @@ def quality(result: Result) -> str:
 
 def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> str:
     """Mean of ``first`` minus ``second`` over seeds, queries and collections, and the ends of its 95 % interval."""
-    (one, strata), (other, _) = (pooled([_table(of, name) for name in collections]) for of in (first, second))
-    estimate = estimate_difference(one, other, strata)
+    weights = dict.fromkeys(collections, 1 / len(collections))
+    one, other = (
+        average_of_trainings({at: [{"": seed[at]} for seed in of] for at in collections}, weights)
+        for of in (first, second)
+    )
+    estimate = difference(one, other, "")
     return "{:+.3f} ({:+.3f} to {:+.3f})".format(estimate.value, *estimate.interval)
-
-
-def _table(seeds: Sequence[Scores], collection: str) -> npt.NDArray[np.float64]:
-    """One row a seed, one column a query."""
-    queries = sorted(seeds[0][collection])
-    return np.array([[seed[collection][query] for query in queries] for seed in seeds])
 
 
 def _mean(seeds: Sequence[Scores], collection: str) -> str:
     """Mean over queries and seeds, and the standard deviation over seeds."""
-    means = _table(seeds, collection).mean(axis=1)
-    return f"{means.mean():.3f}" + (f" ± {means.std(ddof=1):.3f}" if len(means) > 1 else "")
+    means = [mean(seed[collection].values()) for seed in seeds]
+    return f"{mean(means):.3f}" + (f" ± {stdev(means):.3f}" if len(means) > 1 else "")
 
 
 if __name__ == "__main__":

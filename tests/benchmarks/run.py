@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from eval.reproduce.steps import provenance
 from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import write_json
 from learned_sparse.lucene.jvm import find_java
@@ -97,12 +98,10 @@ def memory_mb(field: str = "VmHWM") -> float:
 
 def environment() -> dict[str, Any]:
     """The machine; ``load_before`` shows whether other programs were running."""
-    lines = Path("/proc/cpuinfo").read_text("utf-8").split("\n\n")[0].splitlines()
-    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    known = fields.get("flags", "").split()
+    known = Path("/proc/cpuinfo").read_text("utf-8").split()
     return {
         "python": platform.python_version(),
-        "cpu": fields.get("model name") or platform.machine(),
+        "cpu": provenance()["processor"],
         "cores": os.cpu_count(),
         "flags": [flag for flag in FLAGS if flag in known],
         "load_before": [round(load, 2) for load in os.getloadavg()],

@@ -7,22 +7,21 @@ import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
-from learned_sparse.index.build import build_index, plain_files
+from learned_sparse.index.build import build_index
 from learned_sparse.lucene.jvm import start_jvm
 from learned_sparse.lucene.searchers import ImpactSearcher
 from tests.benchmarks.run import child, interleave
+from tests.learned_sparse.encoded_folder import write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 SEED = 0
 VOCABULARY = 30_000
-CHUNK_SIZE = 1_000
 LENGTH, HITS = 20, 1_000
 """Terms and hits of a query."""
 STOCK, OURS = "pyserini batch_search, 2 threads", "learned_sparse, 2 threads"
@@ -40,7 +39,7 @@ def run(toy: bool) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {name: [] for name in OPENERS}
     with tempfile.TemporaryDirectory() as temporary:
         index = indexed(Path(temporary) / "vectors", vectors(documents, terms, SEED))
-        batch = {f"q{number}": vector for number, vector in enumerate(vectors(queries, LENGTH, SEED + LENGTH))}
+        batch = vectors(queries, LENGTH, SEED + LENGTH)
         for name, elapsed in _measure(index, batch, rounds).items():
             ms = round(1_000 * statistics.median(elapsed) / queries, 3)
             rows.append({"contender": name, "terms": LENGTH, "hits": HITS, "seconds": elapsed, "ms_per_query": ms})
@@ -53,43 +52,30 @@ def run(toy: bool) -> dict[str, Any]:
     return {"sizes": {**sizes, "vocabulary": VOCABULARY, "opened_terms": opened * TERMS_PER_DOCUMENT + 1}, "rows": rows}
 
 
-def vectors(number: int, terms: int, seed: int, largest: int | None = None) -> Iterator[Vector]:
+def vectors(number: int, terms: int, seed: int, largest: int | None = None) -> dict[str, Vector]:
     """Vectors of at most ``terms`` Zipf-distributed terms with impacts from 1 to ``largest`` or, most small, to 255."""
     rng = np.random.default_rng(seed)
-    probabilities = 1 / np.arange(10, VOCABULARY + 10)
-    probabilities /= probabilities.sum()
-    for start in range(0, number, CHUNK_SIZE):
-        size = min(CHUNK_SIZE, number - start), terms
-        chosen = rng.choice(VOCABULARY, size=size, p=probabilities)
-        drawn = rng.beta(1, 3, size=size) * largest if largest else rng.lognormal(2.5, 0.8, size=size)
+    shares = np.cumsum(1 / np.arange(10, VOCABULARY + 10))
+    made = {}
+    for document in range(number):
+        chosen = np.searchsorted(shares, rng.random(terms) * shares[-1])
+        drawn = rng.beta(1, 3, size=terms) * largest if largest else rng.lognormal(2.5, 0.8, size=terms)
         impacts = np.clip(drawn, 1, largest or 255).astype(int)
-        for row, values in zip(chosen.tolist(), impacts.tolist(), strict=True):
-            yield {f"t{term}": impact for term, impact in zip(row, values, strict=True)}
+        terms_of = zip(chosen.tolist(), impacts.tolist(), strict=True)
+        made[f"d{document:07d}"] = {f"t{term}": impact for term, impact in terms_of}
+    return made
 
 
-def many_terms(documents: int) -> Iterator[Vector]:
+def many_terms(documents: int) -> dict[str, Vector]:
     """Documents with distinct terms and one term that all documents share."""
-    for number in range(documents):
-        terms = range(number * TERMS_PER_DOCUMENT, (number + 1) * TERMS_PER_DOCUMENT)
-        yield {"all": 1, **{f"t{term}": 1 + term % 7 for term in terms}}
+    terms = (range(number * TERMS_PER_DOCUMENT, (number + 1) * TERMS_PER_DOCUMENT) for number in range(documents))
+    return {f"d{of.start:07d}": {"all": 1, **{f"t{term}": 1 + term % 7 for term in of}} for of in terms}
 
 
-def write_vectors(folder: Path, vectors: Iterable[Vector], files: int = 1) -> Path:
-    """Write files in the format of Anserini's JsonVectorCollection."""
-    folder.mkdir()
-    lines = [
-        orjson.dumps({"id": f"d{number:07d}", "contents": "", "vector": vector}) + b"\n"
-        for number, vector in enumerate(vectors)
-    ]
-    for file in range(files):
-        (folder / f"part-{file}.jsonl").write_bytes(b"".join(lines[file::files]))
-    return folder
-
-
-def indexed(folder: Path, vectors: Iterable[Vector]) -> Path:
+def indexed(folder: Path, vectors: Mapping[str, Vector]) -> Path:
     """An index of ``vectors``, which are written to ``folder``."""
     index = folder.with_name(f"{folder.name}, indexed")
-    build_index(plain_files([write_vectors(folder, vectors)]), index)
+    build_index(write_folder(folder, vectors), index)
     return index
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +13,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from encoders.backbone.device import has_bf16
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
+from encoders.backbone.towers import LanguageModel, load_tokenizer
 from encoders.checkpoints.hub import locate
 from encoders.head.vocabulary_head import pool
 from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
@@ -28,13 +26,8 @@ _SHARPNESS = 4.0  # LayerNorm weight of the head; spreads the impacts as in trai
 PRECISIONS = ("fp32", "bf16") if has_bf16(torch.device("cpu")) else ("fp32",)
 """Data types that this machine computes fast."""
 
-FULL = 75
-"""Number of words after which a passage ends with the current sentence."""
-_MIN_WORDS = 26
-_PROSE = 0.93  # share of letters and spaces: no tables, no code
-_ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
-
-
+WORDS, PROSE = range(30, 121), 0.93
+"""Words of a passage, and share of letters and spaces: no tables, no code."""
 MAX_LENGTH = 256
 
 
@@ -47,13 +40,13 @@ class Shape:
     trained: bool = False
     """Whether its terms are as sparse as they should be."""
 
-    def save(self, folder: Path, texts: Sequence[str]) -> Path:
-        """Write the model; an untrained one with the output bias that gives ``texts`` about ``ACTIVE`` terms each."""
+    def save(self, folder: Path) -> Path:
+        """Write the model; an untrained one with the output bias that gives passages about ``ACTIVE`` terms each."""
         self.make(folder)
         if self.trained:
             return folder
-        tower, tokenizer = LanguageModel.load(folder), load_tokenizer(folder)
-        padded = tokenizer(list(texts), truncation=True, max_length=MAX_LENGTH, padding=True, return_tensors="pt")
+        tower, tokenizer, texts = LanguageModel.load(folder), load_tokenizer(folder), passages(16)
+        padded = tokenizer(texts, truncation=True, max_length=MAX_LENGTH, padding=True, return_tensors="pt")
         mask, no_bias = padded["attention_mask"], torch.zeros(len(tower.decoder.weight))
         with torch.no_grad():
             states = tower.eval()(padded["input_ids"], mask)
@@ -95,7 +88,7 @@ PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, trained=T
 def passages(number: int, seed: int = 0) -> list[str]:
     """``number`` passages from the running Python's documentation, drawn without replacement.
 
-    Lengths spread as MS MARCO's do (60 words, 83 tokens). Another version of Python gives other passages. If there
+    Lengths spread as MS MARCO's do (56 words, 82 tokens). Another version of Python gives other passages. If there
     are too few, they are repeated in another order.
     """
     every, chosen, source = _every_passage(), list[str](), random.Random(seed)
@@ -106,15 +99,7 @@ def passages(number: int, seed: int = 0) -> list[str]:
 
 @cache
 def _every_passage() -> list[str]:
-    """Prose in whole sentences with at least ``FULL`` words; a remainder below 26 words is dropped."""
-    folder, found = standard_library(), list[str]()
-    for _, text in docstrings(folder, source_files(folder)):
-        words: list[str] = []
-        for sentence in _ENDS.split(text):
-            words += sentence.split()
-            if len(words) >= FULL:
-                found.append(" ".join(words[: 2 * FULL]))
-                words = []
-        if len(words) >= _MIN_WORDS:
-            found.append(" ".join(words))
-    return [text for text in found if sum(letter.isalpha() or letter == " " for letter in text) >= _PROSE * len(text)]
+    library = standard_library()
+    texts = [" ".join(text.split()) for _, text in docstrings(library, source_files(library))]
+    texts = [text for text in texts if len(text.split()) in WORDS]
+    return [text for text in texts if sum(letter.isalpha() or letter == " " for letter in text) >= PROSE * len(text)]

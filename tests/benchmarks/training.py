@@ -14,8 +14,7 @@ import transformers
 from torch import Tensor, nn
 
 from encoders.backbone.device import autocast, process_settings
-from encoders.backbone.pretrained import load_tokenizer
-from encoders.backbone.towers import LanguageModel
+from encoders.backbone.towers import LanguageModel, load_tokenizer
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training.learner import make_optimizer
@@ -33,7 +32,7 @@ def run(toy: bool) -> dict[str, Any]:
     shape, texts, tokens, rounds = (PUBLISHED, 4, 16, 1) if toy else (SMALL, 32, 128, 5)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
-        folder = shape.save(Path(temporary) / "model", passages(16, SEED))
+        folder = shape.save(Path(temporary) / "model")
         for precision in PRECISIONS:
             sizes = {"folder": folder, "precision": precision, "texts": texts, "tokens": tokens, "rounds": rounds}
             naive, ours, again = (child(steps, who=who, **sizes) for who in (NAIVE, OURS, NAIVE))

@@ -16,7 +16,8 @@ class DoorsContract(Contract):
     """A module of a package below a root package may be imported from outside if ``__all__`` of the package has it.
 
     ``learned_sparse.lucene.jvm`` may be imported from everywhere, ``learned_sparse.encode.parts`` only inside
-    ``learned_sparse.encode``, and ``encoders.training.data`` only inside ``encoders.training``.
+    ``learned_sparse.encode``, and ``encoders.training.files`` only inside
+    ``encoders.training``.
     """
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:

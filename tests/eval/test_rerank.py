@@ -16,7 +16,7 @@ from transformers import BertForSequenceClassification
 
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.teach.scorers import CrossEncoder, DotProducts
-from eval.rerank import first_stage, main, pairs_of, rerank
+from eval.rerank import main, rerank
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.errors import LearnedSparseError
@@ -86,17 +86,6 @@ def test_hits_below_the_depth_keep_their_order() -> None:
     assert order == {1: ["d1", "d2", "d3", "d4"], 2: ["d2", "d1", "d3", "d4"], 3: ["d3", "d2", "d1", "d4"]}
     assert rerank(run, scores, 2)["q"] == [("d2", -1.0), ("d1", -2.0), ("d3", -3.0), ("d4", -4.0)]
     assert rerank({"q": run["q"][:1]}, scores, 10) == {"q": [("d1", -2.0)]}  # fewer results than the depth
-
-
-def test_the_first_stage_has_judged_queries_only() -> None:
-    run = {"q2": [("q2", 9.0), ("d1", 8.0)], "q1": [("d1", 1.0)], "q4": [("q4", 1.0)], "q9": [("d1", 1.0)]}
-    assert first_stage(run, ["q1", "q2", "q3"]) == {"q1": run["q1"], "q2": run["q2"]}
-    assert first_stage(run, ["q2", "q4"], remove_query=True) == {"q2": [("d1", 8.0)]}
-
-
-def test_each_pair_is_scored_once() -> None:
-    second_run = {"q1": [("d3", 9.0), ("d1", 8.0)]}
-    assert pairs_of([RUN, second_run], 2) == [("q1", "d1"), ("q1", "d2"), ("q2", "d2"), ("q1", "d3")]
 
 
 @pytest.mark.parametrize("labels", [1, 2])
@@ -201,6 +190,6 @@ def test_a_score_that_is_not_finite_is_an_error(workspace: Path, monkeypatch: py
         def scores(self, queries: Any, documents: Any, pairs: Sequence[Any], progress: Any) -> np.ndarray:
             return np.array([1.0, np.nan, 2.0, 3.0])[: len(pairs)]
 
-    monkeypatch.setattr("eval.rerank._load_scorer", lambda options: Broken())
+    monkeypatch.setattr("eval.rerank.CrossEncoder", lambda name, **_: Broken())
     with pytest.raises(LearnedSparseError, match="query 'q1', document 'd2': the score is not finite"):
-        main(["--collection", "./tiny", "--run", "first.txt", "--model", "any", "--output", "out"])
+        main(["--collection", "./tiny", "--run", "first.txt", "--cross-encoder", "any", "--output", "out"])

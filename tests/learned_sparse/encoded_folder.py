@@ -10,10 +10,9 @@ from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.files import sha256
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from learned_sparse.jsonvector.queries import write_queries
-from learned_sparse.jsonvector.writer import open_part, write_documents
+from learned_sparse.jsonvector.writer import LuceneTerms, open_part, write_documents
 
 Vectors = Mapping[str, Mapping[str, int]]
 

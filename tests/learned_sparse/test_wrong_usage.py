@@ -67,7 +67,7 @@ CASES = [
 def folder(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with inputs; the encoder of every checkpoint is the fake one."""
     install_loader(monkeypatch)
-    monkeypatch.setattr("encoders.resolve_checkpoint", lambda name: name)
+    monkeypatch.setattr("encoders.checkpoints.hub.resolve_checkpoint", lambda name: name)
     monkeypatch.chdir(tmp_path)
     save_collection(tmp_path / "toy", ["dev", "test"])
     changed = vector_files(write_folder(tmp_path / "changed", {"d1": {"a": 1}}))[0]

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 
 FULL = os.environ.get("RELIABILITY") == "full"
-INPUTS = 2_000 if FULL else 100
-"""Generated inputs of each reader."""
-generated = settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
-"""A property is tried with ``INPUTS`` inputs."""
+generated = settings(max_examples=2_000 if FULL else 100, suppress_health_check=list(HealthCheck))
+"""Number of inputs that a property is tried with."""
 
 
 @st.composite

@@ -108,18 +108,11 @@ def test_headers_of_safetensors_are_checked(plain: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("-inf")])
-def test_weights_that_are_no_numbers(number: float, plain: Path, tiny_bert: Path, tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers(number: float, plain: Path) -> None:
     tensors = load_file(plain / WEIGHTS)
     tensors["bert.encoder.layer.1.output.dense.weight"][3, 5] = number
     save_file(tensors, plain / WEIGHTS, {"format": "pt"})
     refused(plain, r"bert\.encoder\.layer\.1\.output\.dense\.weight holds NaN or infinite numbers")
-    save_checkpoint(tmp_path / "spade", new_model("spade", {"components": "weighting"}, str(tiny_bert)))
-    head = tmp_path / "spade" / "towers" / "weighting" / "head.safetensors"
-    heads = load_file(head)
-    next(iter(heads.values())).fill_(number)
-    save_file(heads, head)
-    edit(tmp_path / "spade" / NOTES, files={})
-    refused(tmp_path / "spade", r"head\.safetensors: .* holds NaN or infinite numbers")
 
 
 CODE = {"AutoModelForMaskedLM": "own.Model", "AutoTokenizer": ["own.Tokenizer", None]}

@@ -12,10 +12,8 @@ from eval.tables import format_table
 from tests.eval.report.report_results import results
 
 HOSTILE = (
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><svg/onload=alert(1)>",
-    "javascript:alert(1)", "{{7*7}}{% raw %}", "<!--", "]]>", "a|b\n|c|", "[x](javascript:alert(1))",
-    "' onmouseover='alert(1)", "\u2028\u2029", "&lt;b&gt;&#60;b&#62;", "</title><b>", "</style><b>", "</pre><b>",
-    "\\", "`", "%}{#", "\x00\x1b[31m",
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<!--", "a|b\n|c|", "[x](javascript:alert(1))",
+    "' onmouseover='alert(1)", "\u2028\u2029", "&lt;b&gt;&#60;b&#62;", "</pre><b>", "\\", "`", "\x00\x1b[31m",
 )  # fmt: skip
 KEYS = "title|about|command|processor|source|note|curve|claim|error|collection|backbone|name|row|column|baseline"
 """Keys of ``results.json`` whose texts are free, or names."""

@@ -12,8 +12,9 @@ import pytest
 import torch
 from hypothesis import given
 
+from encoders.training.loop import Progress, begin
 from encoders.training.recipe import load_recipe, to_mapping
-from encoders.training.state import Progress, RunFolder, load_weights, save_weights
+from encoders.training.session import load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, record_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json, write_record
@@ -22,9 +23,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.reliability.scale import damaged, generated, refusal, replaced
 
-PROGRESS = Progress(
-    stage=0, step=20, best_score=0.5, best_step=10, recipe=to_mapping(load_recipe("demo-splade")), data={"pydoc": "abc"}
-)
+PROGRESS = Progress(step=20, best_score=0.5, best_step=10, recipe=to_mapping(load_recipe("demo-splade")))
 
 
 STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits", "10"))
@@ -32,7 +31,7 @@ STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits",
 
 def resume(folder: Path) -> Progress:
     """The progress that a run resumes from."""
-    return RunFolder(folder).begin(load_recipe("demo-splade"), resume=True, overwrite=False)
+    return begin(folder, load_recipe("demo-splade"), resume=True, overwrite=False)
 
 
 def save_note(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from encoders.backbone import inference
+from encoders.backbone import device
 from encoders.backbone.hidden_states import HiddenStatesKind
 from encoders.backbone.towers import LanguageModel
 from encoders.head.vocabulary_head import pool
@@ -92,7 +92,7 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
     for dtype in (torch.float32, torch.bfloat16):  # as encoders run it on a CPU
         with torch.no_grad():
             before = tower.to(dtype)(IDS, MASK)
-            inference.prepare_network(tower.model)
+            device.prepare_network(tower.model)
             after = tower(IDS, MASK)
         kept, rough = MASK.bool(), dtype == torch.bfloat16
         similarity = torch.cosine_similarity(after[kept].float(), before[kept].float(), dim=-1)
@@ -108,9 +108,9 @@ def test_attention_of_inference(dtype: torch.dtype, monkeypatch: pytest.MonkeyPa
     query, key, value = torch.randn(3, 5, 2, 7, 8, generator=torch.Generator().manual_seed(3)).to(dtype)
     padded = torch.zeros(5, 1, 1, 7, dtype=dtype)
     padded[2, :, :, 4:] = torch.finfo(dtype).min
-    monkeypatch.setattr(inference, "_SCORES", 2 * 7 * 7 * 2)  # two texts
+    monkeypatch.setattr(device, "_SCORES", 2 * 7 * 7 * 2)  # two texts
     for mask in (None, padded, padded[2:3]):
-        result, _ = inference._attention(torch.nn.Identity(), query, key, value, mask)
+        result, _ = device._attention(torch.nn.Identity(), query, key, value, mask)
         expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         tolerance = 1e-6 if dtype == torch.float32 else 0.03
         torch.testing.assert_close(result, expected.transpose(1, 2), rtol=tolerance, atol=tolerance)
@@ -121,7 +121,7 @@ def test_what_is_packed_for_inference(tiny_bert: Path, capability: str, monkeypa
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     tower = LanguageModel.load(tiny_bert)
     weight = tower.model.bert.encoder.layer[0].attention.self.query.weight.clone()
-    inference.prepare_network(tower.model)
+    device.prepare_network(tower.model)
     assert tower.screen is None  # a small vocabulary
     assert not any(type(module) is torch.nn.Linear for module in tower.model.modules())
     layer = tower.model.bert.encoder.layer[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from encoders.backbone.device import (
     process_settings,
     random_state,
     set_random_state,
-    to_device,
 )
 from tests.fake_device import SECOND, FakeDevice
 
@@ -37,29 +35,6 @@ def test_a_random_state_of_another_kind_of_device_is_restored_on_the_cpu_only() 
     assert not set_random_state(state, SECOND)
     assert torch.rand(3).equal(on_cpu)
     assert not set_random_state(random_state(SECOND), CPU)
-
-
-class Recorded:
-    """A tensor that records how it is copied."""
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def pin_memory(self) -> Recorded:
-        self.calls.append("pin_memory")
-        return self
-
-    def to(self, device: torch.device, **options: bool) -> Recorded:
-        self.calls.append((str(device), options))
-        return self
-
-
-def test_copies_to_cuda_are_asynchronous_from_pinned_memory() -> None:
-    for_cuda, for_mps = Recorded(), Recorded()
-    to_device(for_cuda, torch.device("cuda", 1))  # type: ignore[arg-type]
-    to_device(for_mps, torch.device("mps"))  # type: ignore[arg-type]
-    assert for_cuda.calls == ["pin_memory", ("cuda:1", {"non_blocking": True})]
-    assert for_mps.calls == [("mps", {})]
 
 
 @pytest.mark.parametrize(

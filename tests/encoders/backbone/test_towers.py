@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from encoders.backbone import pretrained
-from encoders.backbone.inference import prepare_network
-from encoders.backbone.lora import Lora, add_lora
-from encoders.backbone.pretrained import Attention
-from encoders.backbone.towers import LanguageModel
+from encoders.backbone import towers
+from encoders.backbone.device import prepare_network
+from encoders.backbone.lora import Lora
+from encoders.backbone.towers import Attention, LanguageModel
+from encoders.checkpoints.hub import locate
+from encoders.head.vocabulary_head import pool
 from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.backbone.test_backbone_types import IDS, MASK, random_model
@@ -119,7 +119,7 @@ def test_layers_are_computed_again_in_the_backward_pass(decoder: Path) -> None:
 
 def test_adapters_are_trained_and_merged_when_saved(decoder: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    tower = LanguageModel.from_backbone(decoder, adapt=partial(add_lora, lora=Lora(rank=2, alpha=4)))
+    tower = LanguageModel.from_backbone(decoder, lora=Lora(rank=2, alpha=4))
     before = states(tower)
     assert torch.equal(before, states(LanguageModel.from_backbone(decoder)))
     trained = tower.trainable_parameters()
@@ -159,7 +159,7 @@ def test_texts_of_a_training_step_run_in_groups_of_similar_length(
 
     grouped = states_and_gradients()
     assert sizes == ([(15, 14), (15, 29)] if side == "right" else [(30, 32)])
-    monkeypatch.setattr(pretrained, "_GROUP", 100)
+    monkeypatch.setattr(towers, "_GROUP", 100)
     sizes.clear()
     together = states_and_gradients()
     assert sizes == [(30, 32)]
@@ -171,3 +171,41 @@ def test_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
     torch.save(load_file(tiny_bert / "model.safetensors"), tmp_path / "pytorch_model.bin")
     expected, tower = LanguageModel.load(tiny_bert), LanguageModel.load(tmp_path)
     torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)
+
+
+def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
+    tower = LanguageModel.from_backbone(tiny_headless, output_bias=-2.5)
+    body = transformers.AutoModel.from_pretrained(tiny_headless).eval()
+    with torch.no_grad():
+        hidden = body(IDS, MASK).last_hidden_state[MASK.bool()]
+        # GELU(x + 3) is almost x + 3; LayerNorm removes the 3
+        expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden + 3), hidden.shape[-1:], eps=1e-12)
+    torch.testing.assert_close(states(tower), expected)
+    assert torch.cosine_similarity(states(tower), hidden - hidden.mean(-1, keepdim=True), dim=-1).min() > 0.9
+    assert tower.decoder.bias.eq(-2.5).all()
+    assert tower.decoder.weight is tower.model.get_input_embeddings().weight
+    assert all(parameter.requires_grad for parameter in tower.parameters())
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(f"tiny_{kind}")
+    full, shortened = LanguageModel.from_backbone(folder), LanguageModel.from_backbone(folder, num_hidden_layers=1)
+    assert sum(p.numel() for p in shortened.parameters()) < sum(p.numel() for p in full.parameters())
+    assert shortened.model.config.num_hidden_layers == 1
+    assert not torch.allclose(states(shortened), states(full))
+    with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
+        LanguageModel.from_backbone(folder, num_hidden_layers=3)
+
+
+def test_untrained_minilm_matches_words_and_their_neighbours() -> None:
+    minilm = locate("minilm")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
+    text = "hives are caused by allergic reactions and can be a sign of pregnancy"
+    inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
+    tower = LanguageModel.from_backbone(minilm, num_hidden_layers=5).eval()
+    with torch.no_grad():
+        weights = pool(tower(**inputs), inputs["attention_mask"], *tower.decoder_parameters(), pooling="max")
+    assert 30 < int((weights > 0).sum()) < 300
+    top = set(tokenizer.convert_ids_to_tokens(weights[0].topk(20).indices.tolist()))
+    assert {"allergic", "pregnancy", "pregnant", "symptoms"} <= top  # two words of the text, two neighbours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from encoders.checkpoints.hub import catalogue, default_checkpoint, locate
 from learned_sparse.core.encoder import load_encoder
@@ -45,8 +45,8 @@ def publish(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "hub": "owner/tiny", "licence": "Apache-2.0", "parameters": 0.1, "queries": "network", "package": PACKAGE,
             "file": str(file.relative_to(site)), "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         }  # fmt: skip
-        (tmp_path / "catalogue.yaml").write_text(yaml.safe_dump({"tiny": entry | changes}))
-        monkeypatch.setattr(MODULE, "CATALOGUE", tmp_path / "catalogue.yaml")
+        (tmp_path / "catalogue.json").write_text(json.dumps({"tiny": entry | changes}))
+        monkeypatch.setattr(MODULE, "CATALOGUE", tmp_path / "catalogue.json")
         catalogue.cache_clear()
         return folder
 
@@ -57,7 +57,7 @@ def publish(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_published_model_is_in_the_readme(root: Path) -> None:
-    """The table of encoders/README.md has one row a sparse encoder, with what ``catalogue.yaml`` says."""
+    """The table of encoders/README.md has one row a sparse encoder, with what ``catalogue.json`` says."""
     lines = (root / "encoders" / "README.md").read_text(encoding="utf-8").splitlines()
     expected = [
         f"| `{name}` | [{entry['hub']}](https://huggingface.co/{entry['hub']}) "

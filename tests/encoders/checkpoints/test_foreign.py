@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from encoders.checkpoints.notes import read_notes
 from encoders.encoding.loading import load_encoder
 from learned_sparse.core.errors import LearnedSparseError
-from tests.tiny_models import TEXTS, VOCABULARY
+from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -132,8 +132,6 @@ def test_settings_that_a_plain_masked_lm_does_not_say(tiny_bert: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"no weights of its own for the tower 'query'.*--query-checkpoint"):
         rows(tiny_bert, "query", query="separate")
     assert set(rows(tiny_bert, "document", expansion="lexical")[5]) <= {"wing"}  # as naver/splade-v3-lexical
-    with pytest.raises(LearnedSparseError, match="'pool_special_tokens' belongs to how the model was trained"):
-        rows(tiny_bert, "document", pool_special_tokens=False)
     with pytest.raises(LearnedSparseError, match="log-log needs pooling: max"):
         rows(tiny_bert, "document", saturation="log-log", pooling="sum")
 
@@ -177,3 +175,23 @@ def test_pickled_unicoil_and_deep_impact_are_refused(tiny_bert: Path, tmp_path: 
     torch.save(tensors | {"tok_proj.weight": torch.ones(1, 16)}, folder / "pytorch_model.bin")
     with pytest.raises(LearnedSparseError, match="not a trained masked-LM"):  # no masked-LM with a random head
         rows(folder, "document")
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_splade_of_pyserini(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Its integers are round(weight / 5 * 256)."""
+    from learned_sparse.lucene.jvm import start_jvm
+
+    start_jvm()
+    from pyserini.encode import SpladeQueryEncoder
+
+    folder = str(shutil.copytree(request.getfixturevalue(f"tiny_{kind}"), tmp_path / "splade"))
+    theirs = SpladeQueryEncoder(for_pyserini(Path(folder)))
+    ours = load_encoder(folder, "query", dtype="fp32").encode(TEXTS)
+    for row, text in enumerate(TEXTS):
+        impacts = {term: weight / 5 * 256 for term, weight in ours.row(row).items()}
+        expected = theirs.encode(text)
+        assert impacts.keys() == expected.keys()
+        for term, impact in expected.items():
+            assert impacts[term] == pytest.approx(impact, abs=0.5 + 1e-3), (text, term)

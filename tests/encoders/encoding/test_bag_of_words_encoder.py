@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from encoders.checkpoints.notes import NOTES, BagNotes, read_notes
+from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.checkpoints.tokenizer import TOKENIZER, Vocabulary
-from encoders.encoding.bag_of_words import BagOfWordsEncoder
+from encoders.encoding.bag_of_words import BagNotes, BagOfWordsEncoder
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bm25": ("sparterm", {"query": "tf", "mode": "expansion-only", "bow_special_tokens": "unknown"}),
     "binary": ("splade", {"query": "bag-of-words"}),
     "all": ("splade", {"query": "bag-of-words", "query_weighting": "tf", "bow_special_tokens": "all"}),
+    "table": ("splade", {"query": "bag-of-words", "query_weighting": "learned"}),
 }
 
 
@@ -52,7 +53,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
     folders = {}
     for name, (architecture, settings) in CASES.items():
         folders[name] = tmp_path_factory.mktemp("bags") / name
-        save_checkpoint(folders[name], new_model(architecture, settings, str(tiny_bert)))
+        model = new_model(architecture, settings, str(tiny_bert))
+        if name == "table":
+            model.towers["query_weights"].weights.data.copy_(torch.linspace(-1, 3, len(VOCABULARY)))
+        save_checkpoint(folders[name], model)
         older = Path(shutil.copytree(folders[name], folders[name].with_name("older")))
         content = read_record(older / NOTES)
         del content["bags"]
@@ -86,6 +90,7 @@ def test_vectors_and_attributes_are_equal(saved: dict[str, Path], name: str, opt
     for attribute in ("description", "quantizer", "unwritable", "uses_expanded", "max_length"):
         assert getattr(bag, attribute) == getattr(plain, attribute), attribute
     assert batches[0].truncated >= 1
+    assert bag.explain(TEXTS[0]) == plain.explain(TEXTS[0])
     assert_equal(bag.encode([]), plain.encode([]))
 
 
@@ -110,6 +115,9 @@ def test_by_hand(saved: dict[str, Path]) -> None:
     assert isinstance(bag, BagOfWordsEncoder)
     assert bag.encode(["Wing, wing [SEP] lift zz"]).row(0) == {"wing": 2, ",": 1, "lift": 1, "z": 1, "##z": 1}
     assert load_encoder(str(saved["binary"]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
+    number = VOCABULARY.index("wing")
+    weight = pytest.approx(-1 + 4 * number / (len(VOCABULARY) - 1), rel=1e-5)
+    assert load_encoder(str(saved["table"]), "query").encode(["wing wing a"]).row(0) == {"wing": weight}
 
 
 def test_terms_that_lucene_cannot_store() -> None:

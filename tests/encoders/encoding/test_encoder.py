@@ -1,7 +1,8 @@
-"""A checkpoint as an encoder of text."""
+"""A checkpoint as an encoder of text, also with changed settings."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,18 @@ from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding import encoder as encoder_module
 from encoders.encoding.encoder import CheckpointEncoder, to_sparse
 from encoders.encoding.loading import load_encoder
-from encoders.encoding.model import new_model, save_checkpoint
+from encoders.encoding.model import load_checkpoint, new_model, save_checkpoint
 from encoders.encoding.text_encoder import keep_top_k
 from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.search.query_encoder import QueryEncoder
+from tests.encoders.models.cases import SMALLEST
 from tests.tiny_models import TEXTS, VOCABULARY
 
+TOWERS = {("sparterm", "query"): ["query_importance", "gate"], ("tf", "query"): []}
 MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 
 
@@ -65,12 +69,6 @@ def test_rows_are_in_the_order_of_texts(saved: dict[str, str], name: str, side: 
     assert batch.values.tobytes() == repeated.values.tobytes()  # identical in every run
 
 
-def test_truncation(saved: dict[str, str]) -> None:
-    encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
-    assert encoder.encode(["wing", "wing lift drag", "wing lift drag flow", ""]).truncated == 1
-    assert_equal(encoder.encode(["wing lift drag flow"]), encoder.encode(["wing lift drag"]))
-
-
 def test_prepare_uses_no_weights(saved: dict[str, str]) -> None:
     encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
@@ -81,6 +79,7 @@ def test_prepare_uses_no_weights(saved: dict[str, str]) -> None:
     encoder.weigher = weigher
     one_by_one = encoder.encode_prepared(first)
     assert encoder.encode_prepared(second).truncated == 1
+    assert_equal(encoder.encode_prepared(second), encoder.encode(["wing lift drag"]))
     assert len(encoder.encode_prepared(none)) == 0
     assert_equal(one_by_one, encoder.encode(MANY_TEXTS[:7]))
 
@@ -99,24 +98,7 @@ def test_top_k_breaks_ties_by_term_id(rows: list[list[float]], count: int) -> No
         assert (np.diff(columns) > 0).all()
 
 
-def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-
-    load = LanguageModel.load
-
-    def record(folder: Path) -> Any:
-        loaded.append(folder.name)
-        return load(folder)
-
-    monkeypatch.setattr(LanguageModel, "load", record)
-    load_encoder(saved["sparterm"], "query")
-    assert loaded == ["query_importance", "gate"]
-    loaded.clear()
-    load_encoder(saved["tf"], "query")
-    assert loaded == []
-
-
-def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tmp_path: Path) -> None:
+def test_the_description_depends_on_weights_and_options_only(saved: dict[str, str], tmp_path: Path) -> None:
     first = load_encoder(saved["splade"], "document", dtype="fp32").description
     moved = shutil.copytree(saved["splade"], tmp_path / "elsewhere")
     assert load_encoder(str(moved), "document", model="another-name", dtype="fp32").description == first
@@ -124,19 +106,11 @@ def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tm
     for options in changes:
         assert load_encoder(str(moved), "document", **({"dtype": "fp32"} | options)).description != first
     assert load_encoder(str(moved), "query").description["weights_sha256"] == first["weights_sha256"]
-    assert load_encoder(saved["sparterm"], "query").description["weights_sha256"].keys() == {
-        "query_importance",
-        "gate",
-    }
-
-
-def test_other_weights_have_another_description(saved: dict[str, str], tmp_path: Path, tiny_bert: Path) -> None:
-    model = new_model("splade", {}, str(tiny_bert))
-    with torch.no_grad():
-        model.towers["document"].decoder.bias[7] += 1e-3
-    save_checkpoint(tmp_path, model)
-    first, second = (load_encoder(folder, "document").description for folder in (saved["splade"], str(tmp_path)))
-    assert {key for key in first if first[key] != second[key]} == {"weights_sha256"}
+    model = load_checkpoint(moved)
+    model.towers["document"].decoder.bias.data[7] += 1e-3
+    save_checkpoint(tmp_path / "other", model)
+    other = load_encoder(str(tmp_path / "other"), "document", dtype="fp32").description
+    assert {key for key in first if first[key] != other[key]} == {"weights_sha256"}
 
 
 def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
@@ -155,7 +129,6 @@ def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
         ({"max_length": 2}, "give 3 to 64 tokens"),
         ({"max_length": 65}, "give 3 to 64 tokens"),
         ({"top_k": 0}, "give at least 1"),
-        ({"dtype": "fp8"}, "known: auto, bf16, fp16, fp32$"),
         ({"dtype": "int8"}, "known: auto, bf16, fp16, fp32$"),
         ({"device": "cuda:7" if not torch.cuda.is_available() else "tpu"}, "omit --device"),
         ({"batch_size": "many"}, "4096t"),
@@ -179,28 +152,20 @@ def test_impacts_of_a_query_do_not_depend_on_its_batch(saved: dict[str, str], mo
 
 @pytest.mark.parametrize(
     ("name", "has_bf16", "expected"),
-    [
-        ("cpu", True, "bf16"), ("cpu", False, "fp32"), ("mps", True, "fp32"), ("cuda", True, "bf16"),
-        ("cuda:1", False, "fp16"),
-    ],
-)  # fmt: skip
-def test_default_dtype(name: str, has_bf16: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [("cpu", 1, "bf16"), ("cpu", 0, "fp32"), ("mps", 1, "fp32"), ("cuda", 1, "bf16"), ("cuda:1", 0, "fp16")],
+)
+def test_default_dtype(name: str, has_bf16: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": has_bf16})
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": bool(has_bf16)})
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: bool(has_bf16))
     for auto in (None, "auto"):
         assert device.choose_dtype(auto, torch.device(name)) == expected
+    monkeypatch.setenv(device.DTYPE_VARIABLE, "bf16")
+    assert device.choose_dtype(None, torch.device(name), "fp32") == "bf16"
     assert device.choose_dtype("fp16", torch.device(name)) == "fp16"
-
-
-def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("fp32", "bf16"):
-        monkeypatch.setenv(device.DTYPE_VARIABLE, name)
-        assert load_encoder(saved["splade"], "document", device="cpu").description["dtype"] == name
-        assert device.choose_dtype("fp16", torch.device("cpu")) == "fp16"
     monkeypatch.setenv(device.DTYPE_VARIABLE, "int8")
     with pytest.raises(LearnedSparseError, match="LEARNED_SPARSE_DTYPE 'int8'; known: auto, bf16, fp16, fp32"):
-        device.choose_dtype("auto", torch.device("cpu"))
+        device.choose_dtype("auto", torch.device(name))
 
 
 def test_the_head_that_was_faster_is_in_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,12 +206,20 @@ def test_sizes_of_batches(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", ["splade", "sparterm", "tf"])
-def test_a_side_is_described_without_its_network(
+def test_the_towers_of_a_side_are_loaded_or_none_to_describe_it(
     saved: dict[str, str], name: str, side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    load, towers = LanguageModel.load, list[str]()
+
+    def record(folder: Path) -> LanguageModel:
+        towers.append(folder.name)
+        return load(folder)
+
+    monkeypatch.setattr(LanguageModel, "load", record)
     loaded = load_encoder(saved[name], side)
-    monkeypatch.setattr(LanguageModel, "load", lambda _: pytest.fail("a network was loaded"))
+    assert towers == list(loaded.description["weights_sha256"]) == TOWERS.get((name, side), towers)
     described = load_encoder(saved[name], side, weights=False)
+    assert len(towers) == len(loaded.description["weights_sha256"])
     assert (described.description, described.quantizer) == (loaded.description, loaded.quantizer)
 
 
@@ -265,3 +238,60 @@ def test_errors_name_the_model(saved: dict[str, str]) -> None:
             load_encoder(saved["tf"], side, model="mine", max_length=1)
     with pytest.raises(LearnedSparseError, match="no such folder"):
         load_encoder("./nowhere", "query")
+
+
+@pytest.fixture(scope="module")
+def uhd(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A checkpoint with a calibrated quantizer per side."""
+    model = new_model("uhd", SMALLEST["uhd"], str(tiny_bert))
+    model.quantizers = dict.fromkeys(SIDES, Quantizer(7.0, 8))
+    folder = tmp_path_factory.mktemp("settings")
+    save_checkpoint(folder, model)
+    return str(folder)
+
+
+def test_changes_are_described_as_json_and_read_back(uhd: str) -> None:
+    description = load_encoder(uhd, "document", settings={"k": 2, "layers": [2]}).description
+    assert json.loads(json.dumps(description)) == description  # layers are a tuple in memory
+    assert (description["settings"]["k"], description["settings"]["layers"]) == (2, [2])
+    assert load_encoder(uhd, "document", settings=description["settings"]).description == description
+
+
+def test_query_only_settings_do_not_change_the_weights_hash(uhd: str) -> None:
+    """A query without the first bucket reads one tower; its description names those of both."""
+    both, one = (load_encoder(uhd, "query", settings={"bucket_weights": weights}) for weights in ([1, 2], [0, 1]))
+    assert both.description["weights_sha256"].keys() == {"bucket-1", "bucket-2"}
+    assert one.description["weights_sha256"] == both.description["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, Quantizer(7.0, 8)),
+        ({"k": 4, "dimensions": 48}, Quantizer(7.0, 8)),  # unchanged values
+        ({"query_k": 3}, Quantizer(7.0, 8)),
+        ({"k": 3}, None),
+        ({"binarize": True, "query_k": 3}, Quantizer(1.0)),
+    ],
+)
+def test_changes_to_documents_discard_the_stored_quantizer(
+    uhd: str, changes: dict[str, Any], expected: Quantizer | None
+) -> None:
+    for side in SIDES:
+        assert load_encoder(uhd, side, settings=changes).quantizer == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"dimensions": 9},
+            r"'dimensions' belongs to how the model was trained.*changeable: binarize, bucket_weights, ",
+        ),
+        ({"normalise": "both"}, "did you mean 'normalize'"),
+        ({"query_k": "many"}, "query_k: expected .*, got 'many'"),
+    ],
+)
+def test_invalid_changes(uhd: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        load_encoder(uhd, "document", settings=changes)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from encoders.head import screen
-from encoders.head.screen import Screen
-from encoders.head.vocabulary_head import Pooling, TiledScores, pool
+from encoders.head import vocabulary_head as head
+from encoders.head.vocabulary_head import Pooling, Screen, TiledScores, pool
 
 DTYPES = (torch.float32, torch.bfloat16)
 SCALES = (1e-42, 1e-38, 1e-30, 1e-19, 1e-3, 1.0, 1e3, 1e18, 1e30, 3e38)
@@ -26,8 +25,8 @@ def exact_int_mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tens
 def _exact_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Integer products that are exact: the processor's own if they are; float32 products of one order."""
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    monkeypatch.setattr(screen, "_MOST_CANDIDATES", 1.0)
-    if not screen._exact_int8(torch.ones(17, 64)):
+    monkeypatch.setattr(head, "_MOST_CANDIDATES", 1.0)
+    if not head._exact_int8(torch.ones(17, 64)):
         monkeypatch.setattr(torch, "_int_mm", exact_int_mm)
 
 
@@ -122,12 +121,12 @@ def test_nan_states_give_nan_weights() -> None:
 def test_the_faster_head_is_chosen_once(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, mask, weight, bias = sparse_model()
     screened = Screen()
-    monkeypatch.setattr(screen, "_exact_int8", lambda _: True)
+    monkeypatch.setattr(head, "_exact_int8", lambda _: True)
     seconds = {"screened": (1.0, 2.0), "plain": (2.0, 1.0)}[faster]
-    monkeypatch.setattr(screen, "_seconds", lambda run: seconds[run.func.__name__ != "_found"])
+    monkeypatch.setattr(head, "_seconds", lambda run: seconds[run.func.__name__ != "_found"])
     results = [pool(hidden, mask, weight, bias, pooling="max", screen=screened) for _ in range(2)]
     assert screened.used is (faster == "screened")
-    monkeypatch.setattr(screen, "_seconds", None)
+    monkeypatch.setattr(head, "_seconds", None)
     results.append(pool(hidden, mask, weight, bias, pooling="max", screen=screened))
     assert all(torch.equal(result, results[0]) for result in results)
 
@@ -136,12 +135,12 @@ def test_the_faster_head_is_chosen_once(faster: str, monkeypatch: pytest.MonkeyP
 def test_the_plain_head_where_screening_is_not_proven(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden, mask, weight, bias = sparse_model()
     options: dict[str, Any] = {"pooling": "max"}
-    monkeypatch.setattr(screen, "_exact_int8", lambda _: case != "inexact")
-    monkeypatch.setattr(screen, "_seconds", lambda run: 1.0 if run.func.__name__ == "_found" else 2.0)
+    monkeypatch.setattr(head, "_exact_int8", lambda _: case != "inexact")
+    monkeypatch.setattr(head, "_seconds", lambda run: 1.0 if run.func.__name__ == "_found" else 2.0)
     if case == "float64":
         hidden, weight, bias = hidden.double(), weight.double(), bias.double()
     if case == "dense":
-        monkeypatch.setattr(screen, "_MOST_CANDIDATES", 0.01)
+        monkeypatch.setattr(head, "_MOST_CANDIDATES", 0.01)
     if case == "no relu":
         options["relu"] = False
     screened = Screen()
@@ -153,8 +152,8 @@ def test_the_plain_head_where_screening_is_not_proven(case: str, monkeypatch: py
 @pytest.mark.parametrize("log", [True, False])
 def test_a_model_that_learns_gets_the_same_gradients(log: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over two updates of a decoder that grows in one step, so that other terms get weight."""
-    monkeypatch.setattr(screen, "_exact_int8", lambda _: True)
-    monkeypatch.setattr(screen, "_seconds", lambda run: 1.0 if run.func.__name__ == "_found" else 2.0)
+    monkeypatch.setattr(head, "_exact_int8", lambda _: True)
+    monkeypatch.setattr(head, "_seconds", lambda run: 1.0 if run.func.__name__ == "_found" else 2.0)
     hidden, mask, *decoder = sparse_model()
     hidden[1, 1:] = hidden[1, :1]  # ties, of which the first token wins
     mask = mask.clone()
@@ -189,7 +188,7 @@ def test_saturating_products_are_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
         return (pairs.sum(3).clamp(-(2**15), 2**15 - 1).sum(2) - 128 * right.int().sum(0)).int()
 
     monkeypatch.setattr(torch, "_int_mm", exact_int_mm)
-    monkeypatch.setattr(screen, "_seconds", lambda run: 1.0)
-    assert screen._exact_int8(torch.ones(17, 64))
+    monkeypatch.setattr(head, "_seconds", lambda run: 1.0)
+    assert head._exact_int8(torch.ones(17, 64))
     monkeypatch.setattr(torch, "_int_mm", saturating)
-    assert not screen._exact_int8(torch.ones(17, 64))
+    assert not head._exact_int8(torch.ones(17, 64))

@@ -21,14 +21,14 @@ NOT_IN_BAG: dict[str, list[int]] = {"all": [], "unknown": ADDED, "none": list(SP
 
 
 def untrained(architecture: str, settings: dict[str, Any], backbone: object) -> LoadedModel:
-    """A new model in evaluation mode; the scores of its heads are partly positive and partly negative."""
+    """A new model in evaluation mode, with different towers and head scores far from zero."""
     model = new_model(architecture, settings, str(backbone))
     with torch.no_grad():
         for number, tower in enumerate(model.towers.values()):
             for parameter in tower.new_parameters():
-                parameter.mul_(10)
-            if hasattr(tower, "head"):
-                list(tower.head.parameters())[-1].add_(0.1 * (number + 1))
+                parameter.mul_(10).add_(0.3 if parameter.dim() == 1 else 0)
+            if hasattr(tower, "decoder"):
+                tower.decoder.bias.add_(0.5 * number)
     model.weighers.eval()
     return model
 
@@ -67,7 +67,7 @@ class LogitTable(nn.Module):
 def scores_of(tower: Any, ids: Tensor) -> list[float]:
     """The head's score of each token of one unpadded text."""
     with torch.no_grad():
-        scores: list[float] = tower.head(tower(ids[None], torch.ones_like(ids)[None]))[0, :, 0].tolist()
+        scores: list[float] = tower.head(tower(ids[None], torch.ones_like(ids)[None])[0])[0, :, 0].tolist()
     return scores
 
 

@@ -22,8 +22,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from encoders.backbone.pretrained import pretrained_config
-from encoders.backbone.towers import Tower
+from encoders.backbone.towers import Tower, pretrained_config
 from encoders.models.splade import SpladeSettings
 
 

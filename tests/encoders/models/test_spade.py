@@ -38,8 +38,8 @@ class Scores(nn.Module):
         super().__init__()
         self.head = nn.Identity()
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return torch.tensor([1.0, -2.0, 3.0, 7.0])[: input_ids.shape[1]].expand(len(input_ids), -1)[..., None]
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor]:
+        return (torch.tensor([1.0, -2.0, 3.0, 7.0])[: input_ids.shape[1]].expand(len(input_ids), -1)[..., None],)
 
 
 BY_HAND: list[tuple[dict[str, Any], list[float]]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from encoders.models.objectives import Labels, Tokens
 from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
 from encoders.training.objective import RankingObjective
 from encoders.training.recipe import Stage, StageOptions
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs, logits_of, weigh
@@ -89,16 +91,17 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
             tower.decoder.bias.sub_(0.7 * number)
     parsed: SparTermSettings = model.settings
     model.weighers.eval()
-    for text in TEXTS:
+    sides: tuple[Side, ...] = SIDES if parsed.query_bag is None else ("document",)
+    for text, side in product(TEXTS, sides):
         ids = inputs(model, [text])[0][0]
-        logits = {name: logits_of(tower, ids) for name, tower in model.towers.items()}
+        logits = {name.removeprefix("query_"): logits_of(model.towers[name], ids) for name in parsed.networks(side)}
         unused_logits = next(iter(logits.values()))  # the mode does not use the logits of a missing tower
-        weights = weigh(model.weighers.document, model, [text])[0]
+        weights = weigh(model.weighers.side(side), model, [text])[0]
         expected = sparterm(
             logits.get("importance", unused_logits),
             logits.get("gate", unused_logits),
             ids.tolist(),
-            mode=parsed.mode,
+            mode="literal-only" if side == "query" and parsed.query_gate == "literal" else parsed.mode,
             gate_pool=parsed.gate_pool,
             threshold=parsed.threshold,
             max_terms=parsed.max_terms,
@@ -141,24 +144,6 @@ def test_a_frozen_gate_has_no_dropout(tiny_bert: Path) -> None:
     assert not model.towers["gate"].training
     assert not model.towers["gate"].model.training
     assert model.towers["importance"].training
-
-
-def test_query_gate_literal(tiny_bert: Path) -> None:
-    model = new_model("sparterm", {"query_gate": "literal"}, str(tiny_bert))
-    literal_only = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.eval()
-    query, document = (weigh(model.weighers.eval().side(side), model) for side in SIDES)
-    torch.testing.assert_close(query, weigh(literal_only.document, model))
-    assert (document > 0).sum() > (query > 0).sum()
-
-
-def test_asymmetric_queries_have_the_gate_of_documents(tiny_bert: Path) -> None:
-    """Both importance predictors start from the backbone, so that equal gates give equal weights."""
-    model = new_model("sparterm", {"query": "asymmetric"}, str(tiny_bert))
-    with torch.no_grad():
-        model.towers["gate"].decoder.bias.add_(torch.linspace(-1, 1, len(VOCABULARY)))
-    model.weighers.eval()
-    query, document = (weigh(model.weighers.side(side), model) for side in SIDES)
-    torch.testing.assert_close(query, document)
 
 
 @pytest.mark.parametrize("objective", ["gate", "rank"])

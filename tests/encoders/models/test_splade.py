@@ -13,7 +13,6 @@ import transformers
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.model import new_model
 from encoders.models.splade import Splade, SpladeSettings
-from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs
 from tests.reference.splade import splade
@@ -64,10 +63,3 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
             blocked=[*SPECIAL.values(), *UNUSED] if parsed.block_special_terms else [],
         )
         torch.testing.assert_close(weights, torch.tensor(expected), rtol=1e-4, atol=1e-4)
-
-
-def test_unknown_names_are_errors_that_suggest_known_ones(tiny_bert: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="did you mean 'pooling'"):
-        new_model("splade", {"poling": "max"}, str(tiny_bert))
-    with pytest.raises(LearnedSparseError, match="did you mean 'splade'"):
-        new_model("splada", {}, str(tiny_bert))

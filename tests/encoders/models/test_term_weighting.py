@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from encoders.models import SIDES
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import linear_head, two_layer_head
 from encoders.training.objective import make_objective
 from encoders.training.recipe import Stage
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained
@@ -26,47 +29,29 @@ every_case = pytest.mark.parametrize(("architecture", "settings"), EVERY_CASE, i
 
 
 @every_case
-def test_documents_equal_plain_loops(architecture: str, settings: dict[str, Any], tiny_bert: Path) -> None:
+def test_both_sides_equal_plain_loops(architecture: str, settings: dict[str, Any], tiny_bert: Path) -> None:
     model = untrained(architecture, settings, tiny_bert)
-    texts = PAIRS if model.settings.uses_expanded else TEXTS
-    with torch.no_grad():
-        weights = model.weighers.document(*inputs(model, texts, pad_to_multiple_of=16))
-    for row, text in zip(weights, texts, strict=True):
-        ids = inputs(model, [text])[0][0]
-        expected = term_weights(
-            scores_of(model.towers["document"], ids),
+    parsed, not_in_bag = model.settings, NOT_IN_BAG[model.settings.bow_special_tokens]
+
+    def weights_of(ids: Tensor, side: Side) -> list[float]:
+        if side == "query" and parsed.query == "bag-of-words":
+            return bag(ids.tolist(), len(VOCABULARY), weighting=parsed.query_weighting, not_in_bag=not_in_bag)
+        return term_weights(
+            scores_of(model.towers[next(iter(parsed.networks(side)))], ids),
             ids.tolist(),
             len(VOCABULARY),
-            repeats=model.settings.repeats,
-            not_in_bag=NOT_IN_BAG[model.settings.bow_special_tokens],
-            separator=SPECIAL["[SEP]"] if model.settings.separators else None,
-            relu=model.settings.activation == "relu",
+            repeats=parsed.repeats if side == "document" else parsed.query_repeats,
+            not_in_bag=not_in_bag,
+            separator=SPECIAL["[SEP]"] if parsed.separators else None,
+            relu=parsed.activation == "relu",
         )
-        torch.testing.assert_close(row, torch.tensor(expected), rtol=1e-4, atol=1e-5)
 
-
-@every_case
-def test_queries_equal_plain_loops(architecture: str, settings: dict[str, Any], tiny_bert: Path) -> None:
-    model = untrained(architecture, settings, tiny_bert)
-    with torch.no_grad():
-        weights = model.weighers.query(*inputs(model, TEXTS, pad_to_multiple_of=16))
-    left_out = NOT_IN_BAG[model.settings.bow_special_tokens]
-    for row, text in zip(weights, TEXTS, strict=True):
-        ids = inputs(model, [text])[0][0]
-        if model.settings.query == "bag-of-words":
-            weighting = model.settings.query_weighting
-            expected = bag(ids.tolist(), len(VOCABULARY), weighting=weighting, not_in_bag=left_out)
-        else:
-            tower = model.towers["query" if model.settings.query == "separate" else "document"]
-            expected = term_weights(
-                scores_of(tower, ids),
-                ids.tolist(),
-                len(VOCABULARY),
-                repeats=model.settings.query_repeats,
-                not_in_bag=left_out,
-                relu=model.settings.activation == "relu",
-            )
-        torch.testing.assert_close(row, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    for side in SIDES:
+        texts = PAIRS if side == "document" and parsed.uses_expanded else TEXTS
+        with torch.no_grad():
+            weights = model.weighers.side(side)(*inputs(model, texts, pad_to_multiple_of=16))
+        expected = torch.tensor([weights_of(inputs(model, [text])[0][0], side) for text in texts])
+        torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_heads_are_initialised_like_bert_layers() -> None:
@@ -78,9 +63,6 @@ def test_heads_are_initialised_like_bert_layers() -> None:
     assert [type(module).__name__ for module in head] == ["Dropout", "Linear", "ReLU", "Linear"]
     assert head[0].p == 0.1
     assert linear_head(400).weight.shape == (1, 400)
-
-
-CLS, SEP, PAD = 1, 2, 0
 
 
 RECALL = [case[1] for case in cases.CASES if case[0] == "deepct"]

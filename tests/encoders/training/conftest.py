@@ -161,19 +161,16 @@ def trained(tmp_path: Path) -> Trained:
 
 
 @pytest.fixture
-def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
-    """``first_stage(recipe)`` returns a session, and learner and batches of the first stage."""
+def first_stage() -> Callable[[Recipe], tuple[Any, Any]]:
+    """``first_stage(recipe)`` returns a session, and the learner of the first stage."""
 
-    def make(recipe: Recipe) -> tuple[Any, Any, Any]:
-        from encoders.training.data.batches import Batches
-        from encoders.training.data.sources import load_source
+    def make(recipe: Recipe) -> tuple[Any, Any]:
         from encoders.training.learner import Learner
         from encoders.training.session import Session
+        from encoders.training.sources import load_source
 
-        session, stage = Session(recipe, "cpu"), recipe.stages[0]
-        learner = Learner(stage, session)
-        examples = load_source(recipe.data[0], Negatives())
-        return session, learner, Batches([examples], stage, session)
+        session = Session(recipe, "cpu")
+        return session, Learner(recipe.stages[0], session, [load_source(recipe.data[0], Negatives())])
 
     return make
 

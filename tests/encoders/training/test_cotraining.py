@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from encoders.models.spade import COMPONENTS
 from encoders.training.learner import Learner
 from encoders.training.recipe import Recipe
 from encoders.training.session import Session
+from encoders.training.spade import cotrain
 from tests.encoders.training.conftest import Recipes, Trained
 
 FirstStage = Callable[[Recipe], Any]
@@ -72,15 +72,15 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
 def test_each_component_selects_the_hardest_examples_for_the_other(
     first_stage: FirstStage, spade_recipe: Recipes, updates: list[tuple[str, list[str]]]
 ) -> None:
-    session, learner, batches = first_stage(spade_recipe(CO))
-    batch = batches.batch(0)
+    session, learner = first_stage(spade_recipe(CO))
+    batch = learner.batch(0)
     expected = {}
     for name, other in (("weighting", "expansion"), ("expansion", "weighting")):
         losses = losses_by_hand(session, examples_of(batch), name, group=4)
         selected = sorted(range(24), key=lambda index: -losses[index])[:7]  # 30 % of 24, rounded down
         expected[other] = [examples_of(batch)[index].query for index in sorted(selected)]
     session.model.weighers.train()
-    logs = learner.step(0, batch, batches)
+    logs = cotrain(learner, 0, batch, learner.stage.options.cotraining)
     trained = {part: [query for name, queries in updates if name == part for query in queries] for part in expected}
     assert trained == expected
     assert expected["weighting"] != expected["expansion"]
@@ -91,12 +91,11 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
 
 def test_a_component_without_gradient_keeps_its_weights(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     """On several processes, too: Adam moves a parameter by its moments if its gradient is 0, but not without one."""
-    session, learner, batches = first_stage(spade_recipe(CO))
-    batches._session = copy.copy(session)  # the batches are those of one process
-    session.num_processes = 2
-    batch, towers = batches.batch(0), session.model.towers
-    learner.step(0, batch, batches)
+    session, learner = first_stage(spade_recipe(CO))
+    batch, towers = learner.batch(0), session.model.towers
+    cotrain(learner, 0, batch, learner.stage.options.cotraining)
     before = {name: [p.detach().clone() for p in towers[name].parameters()] for name in COMPONENTS}
+    session.num_processes = 2
     learner.update(0, batch[0], COMPONENTS[0])
     kept = {name: all(map(torch.equal, before[name], towers[name].parameters())) for name in COMPONENTS}
     assert kept == {"weighting": False, "expansion": True}
@@ -104,10 +103,10 @@ def test_a_component_without_gradient_keeps_its_weights(first_stage: FirstStage,
 
 def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Recipes) -> None:
     """A query is ranked against its whole update, however it is cut into micro-batches."""
-    session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
-    batch = batches.batch(0)
+    session, learner = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
+    batch = learner.batch(0)
     expected = {name: losses_by_hand(session, examples_of(batch), name, 4) for name in COMPONENTS}
-    logs = learner.step(0, batch, batches)
+    logs = cotrain(learner, 0, batch, learner.stage.options.cotraining)
     for name, losses in expected.items():
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 

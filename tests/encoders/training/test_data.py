@@ -9,55 +9,65 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.data.batches import Batches, Sampler, labels_of
-from encoders.training.data.examples import Example, JudgedExamples, TextStore, TextStores, text_key
-from encoders.training.data.sources import bm25_run, hard_negatives, load_source
+from encoders.training.examples import Example, JudgedExamples, bm25_run, examples_at, labels_of, text_key
 from encoders.training.recipe import Negatives, Source
+from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document, Query
+from learned_sparse.core.records import Query
 from tests.encoders.training.conftest import Recipes
 
-TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
+TEXTS = {"a": "one", "b": "two", "c": "three", "copy": "one"}
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
-EXAMPLES = JudgedExamples(QUERIES, POSITIVES, TEXTS)
 
 
-def test_each_pass_of_the_sampler_is_another_permutation_of_all_sources() -> None:
-    sampler = Sampler([100, 10], seed=0)
-    passes = [[sampler.at(110 * number + offset) for offset in range(110)] for number in range(2)]
+def test_each_pass_over_the_sources_is_another_permutation_of_all_examples() -> None:
+    names = [[f"{name}{number}" for number in range(size)] for name, size in (("a", 100), ("b", 10))]
+    sources = [JudgedExamples(dict(zip(ids, ids, strict=True)), {id: ["a"] for id in ids}, TEXTS) for ids in names]
+
+    def queries(*positions: int) -> list[str]:
+        return [example.query for example in examples_at(sources, positions, 0, 0)]
+
+    passes = [queries(*range(start, start + 110)) for start in (0, 110)]
     for drawn in passes:
-        assert sorted(drawn) == [(0, index) for index in range(100)] + [(1, index) for index in range(10)]
-        assert [source for source, _ in drawn[:100]] != [0] * 100
+        assert sorted(drawn) == sorted(names[0] + names[1])
+        assert {query[0] for query in drawn[:100]} == {"a", "b"}
     assert passes[0] != passes[1]
-    assert Sampler([100, 10], seed=0).at(200) == passes[1][90]
+    assert queries(200) == [passes[1][90]]
+
+
+def judged(**settings: Any) -> JudgedExamples:
+    return JudgedExamples(QUERIES, POSITIVES, TEXTS, settings=Negatives(**settings))
 
 
 def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() -> None:
     run, path = {"q": [("copy", 4.0), ("b", 3.0), ("a", 2.0), ("c", 1.0)]}, Path("run")
-    assert hard_negatives(run, EXAMPLES, Negatives(), path) == {"q": ["b", "c"], "r": []}
-    assert hard_negatives(run, EXAMPLES, Negatives(ranks=(3, 4)), path)["q"] == ["c"]
+    for ranks, candidates in (((1, 100), ["b", "c"]), ((3, 4), ["c"])):
+        examples = judged(ranks=ranks)
+        examples.take_candidates(run, path)
+        assert examples.candidates == {"q": candidates, "r": []}
     with pytest.raises(LearnedSparseError, match="run: document 'zzz' is not in the training collection"):
-        hard_negatives({"q": [("zzz", 1.0)]}, EXAMPLES, Negatives(), path)
+        judged().take_candidates({"q": [("zzz", 1.0)]}, path)
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
-    judged = EXAMPLES.drawing(Negatives(per_query=2), {"q": ["c"]})
-    drawn = [judged.get(0, np.random.default_rng(seed)) for seed in range(20)]
+    examples = judged(per_query=2)
+    examples.candidates = {"q": ["c"]}
+    drawn = [examples.get(0, np.random.default_rng(seed)) for seed in range(20)]
     assert {(example.query, example.positive, example.relevant) for example in drawn} == {
         ("which", "one", frozenset([text_key("one")]))
     }
     assert Counter(example.negatives[0] for example in drawn) == {"three": 20}
     assert {example.negatives[1:] for example in drawn} == {("two",), ("three",)}  # never "one" or its copy
-    assert len(judged) == 3
+    assert len(examples) == 3
 
 
 def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> None:
     (tmp_path / "topics.tsv").write_text("17\twhich words\n18\tunjudged\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("17 0 d3 1\n17 0 d4 0\n17 0 absent 1\n", encoding="utf-8")
     source = Source(collection=str(tiny_collection), topics=tmp_path / "topics.tsv", qrels=tmp_path / "qrels.txt")
-    judged: Any = load_source(source, Negatives())
-    assert judged.positives == {"17": ["d3"]}
+    examples: Any = load_source(source, Negatives())
+    assert examples.positives == {"17": ["d3"]}
     with pytest.raises(LearnedSparseError, match="'topics' and 'qrels' go together"):
         load_source(Source(collection=str(tiny_collection), qrels=tmp_path / "qrels.txt"), Negatives())
 
@@ -66,16 +76,15 @@ def test_batches_of_processes_are_parts_of_one_batch_in_any_order_of_access(
     tiny_recipe: Recipes, first_stage: Any
 ) -> None:
     recipe = tiny_recipe({"batch_size": 4, "micro_batch_size": 2})
-    session, _, batches = first_stage(recipe)
-    streamed = list(batches.stream(range(1, 4)))
-    again = first_stage(recipe)[2]
+    session, learner = first_stage(recipe)
+    streamed = list(learner.stream(range(1, 4)))
     (third,) = streamed[2]
-    assert third.examples == again.batch(3)[0].examples
-    assert len({example.query for step in range(7) for example in batches.batch(step)[0].examples}) > 20
+    assert third.examples == first_stage(recipe)[1].batch(3)[0].examples
+    assert len({example.query for step in range(7) for example in learner.batch(step)[0].examples}) > 20
     parts = []
     for process in range(2):
         session.process_index, session.num_processes = process, 2
-        parts += Batches(again._sources, recipe.stages[0], session).batch(3)
+        parts += learner.batch(3)
     assert all(part.examples == third.examples for part in parts)
     divided = [queries.input_ids.tolist() for part in parts for queries, _ in part.micro_batches]
     assert divided == [queries.input_ids.tolist() for queries, _ in third.micro_batches]
@@ -109,8 +118,7 @@ def test_bm25_searches_once_for_equal_queries_and_texts(tmp_home: Path) -> None:
     bees = [Query("q", "bees in hives")]
 
     def searched(texts: dict[str, str], queries: list[Query] = bees) -> tuple[list[str], Path, int]:
-        store = TextStore(Document(id, text) for id, text in texts.items())
-        run, path = bm25_run(queries, store.__iter__, 10, collection="toy", split="train")
+        run, path = bm25_run(queries, texts.items, 10, collection="toy", split="train")
         return [id for id, _ in run["q"]], path, path.stat().st_mtime_ns
 
     first = searched(LUCENE_TEXTS)
@@ -122,7 +130,7 @@ def test_bm25_searches_once_for_equal_queries_and_texts(tmp_home: Path) -> None:
 
 
 def test_sources_over_one_collection_share_its_texts(tiny_collection: Path) -> None:
-    stores = TextStores()
+    corpora = Corpora()
     sources = [Source(collection=str(tiny_collection), split=split) for split in ("train", "dev")]
-    first, second = (load_source(source, Negatives(per_query=0), stores) for source in sources)
-    assert first.texts is second.texts is stores.texts(load_collection(tiny_collection))  # type: ignore[attr-defined]
+    first, second = (load_source(source, Negatives(per_query=0), corpora) for source in sources)
+    assert first.texts is second.texts is corpora.texts(load_collection(tiny_collection))  # type: ignore[attr-defined]

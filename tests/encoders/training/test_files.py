@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import TextStore, query_key
-from encoders.training.data.files import ExampleFile, TeacherScores
-from encoders.training.data.sources import load_source
+from encoders.training.examples import query_key
+from encoders.training.files import ExampleFile, TeacherScores
 from encoders.training.recipe import Negatives, Source
+from encoders.training.sources import load_source
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 
 BGE = {"query": "q", "pos": ["p"], "neg": ["n1", "n2"], "pos_scores": [4], "neg_scores": [1.5, -2]}
 TEVATRON = {
@@ -95,11 +94,12 @@ def test_queries_with_too_few_negatives_are_filled_up(tmp_path: Path) -> None:
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", BGE, {**BGE, "query": "r", "neg": ["n3", "n4"]})
-    close = examples_in(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0), {})
+    close = examples_in(path, Negatives())
+    close.draw_by(Negatives(margin=3.0))
     assert {close.get(0, rng(seed)).negatives for seed in range(20)} == {("n2",)}  # n1 has 1.5 > 4 - 3
     plain = examples_in(written(tmp_path / "t.tsv", "q\tp\tn"), Negatives())
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores; give each source"):
-        plain.drawing(Negatives(margin=1.0), {})
+        plain.draw_by(Negatives(margin=1.0))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_relevant_documents_without_a_score_are_left_out(
 def test_lines_of_known_ids_are_read_as_all_others(tmp_path: Path) -> None:
     """Three ids of a collection take a path of their own; a blank text or a score takes the common one."""
     queries = {"1": "heat", "2": " "}
-    texts = TextStore([Document("7", "wing"), Document("8", "lift"), Document("9", " ")])
+    texts = {"7": "wing", "8": "lift", "9": " "}
     lines = ["1\t7\t8", "1\t7\t9", "2\t7\t8", " 1\t8 \t7\r"]
     examples = examples_in(written(tmp_path / "t.tsv", *lines), Negatives(), queries=queries, texts=texts)
     found = [examples.get(index, rng(0)) for index in range(len(examples))]

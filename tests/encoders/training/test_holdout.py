@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse
 
 from encoders.models.objectives import Mixture
-from encoders.training.data.batches import Batches
-from encoders.training.data.examples import Examples, TextStores
-from encoders.training.data.sources import load_source
+from encoders.training.examples import Examples
+from encoders.training.learner import Learner
 from encoders.training.recipe import Negatives, Source, Validation, load_recipe, recipe_splits
+from encoders.training.sources import Corpora, load_source
 from encoders.training.validation import Validator, hold_out
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -182,14 +182,14 @@ def test_training_neither_sees_nor_mines_held_out_queries(
     tiny_recipe: Recipes, trained: Trained, tiny_collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[str] = set()
-    made = Batches.batch
+    made = Learner.batch
 
-    def recorded(self: Batches, step: int) -> Any:
+    def recorded(self: Learner, step: int) -> Any:
         updates = made(self, step)
         seen.update(example.query for update in updates for example in update.examples)
         return updates
 
-    monkeypatch.setattr(Batches, "batch", recorded)
+    monkeypatch.setattr(Learner, "batch", recorded)
     validation = {"collection": str(tiny_collection), "holdout": 6, "every": 5}
     mining = {"kind": "self", "ranks": [1, 3]}
     run = trained(
@@ -207,13 +207,13 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     file = tmp_path / "queries.tsv"
     file.write_text("".join(f"{id}\tpredicted {id[1:]}\n" for id in DOCUMENTS), encoding="utf-8")
     source = Source(collection=str(toy), expanded=file)
-    part = load_source(source, Negatives(per_query=0), TextStores(expanded=True))
+    part = load_source(source, Negatives(per_query=0), Corpora(expanded=True))
     assert part.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
     _, held_out, _ = hold_out([part], settings(toy, 3))
-    validator = Validator(settings(toy, 3), 0, stores=TextStores(expanded=True), held_out=held_out)
+    validator = Validator(settings(toy, 3), 0, corpora=Corpora(expanded=True), held_out=held_out)
     assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
     assert all(id.startswith("d") or id == "copy" for ids in validator.positives.values() for id in ids)
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
-        load_source(source, Negatives(per_query=0), TextStores())
+        load_source(source, Negatives(per_query=0), Corpora())
     with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' or 'scores' by"):
         load_source(Source(examples=toy / "texts.txt", expanded=file), Negatives())

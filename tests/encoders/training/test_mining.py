@@ -11,14 +11,13 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.training.data.examples import JudgedExamples, TextStore
-from encoders.training.data.files import TeacherScores
-from encoders.training.data.sources import best_documents
+from encoders.training.examples import JudgedExamples, best_documents
+from encoders.training.files import TeacherScores
 from encoders.training.recipe import Negatives
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document, Query
+from learned_sparse.core.records import Query
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]
@@ -30,7 +29,7 @@ class Texts:
     def __init__(self, documents: int) -> None:
         generator = np.random.default_rng(5)
         ids = [f"d{number}" for number in generator.permutation(documents)]
-        self.pool = TextStore([Document(id, f"text of {id}") for id in ids])
+        self.pool = {id: f"text of {id}" for id in ids}
         sizes = {"query": len(QUERIES), "document": documents}
         self._vectors = {
             side: generator.integers(0, 3, (size, 12)) * (generator.random((size, 12)) < 0.4)
@@ -49,7 +48,7 @@ class Texts:
         """All dot products, sorted."""
         scores = (self._vectors["query"] @ self._vectors["document"].T).tolist()
         return {
-            query.id: ranked([hit for hit in zip(self.pool.ids, row, strict=True) if hit[1] > 0])[:depth]
+            query.id: ranked([hit for hit in zip(self.pool, row, strict=True) if hit[1] > 0])[:depth]
             for query, row in zip(QUERIES, scores, strict=True)
         }
 
@@ -79,7 +78,7 @@ def test_several_processes_find_the_same() -> None:
     assert all(search(process, lambda _: np.concatenate(parts)) == texts.expected(6) for process in range(3))
 
 
-TEXTS = TextStore([Document(f"d{number}", f"text {number}") for number in range(40)])
+TEXTS = {f"d{number}": f"text {number}" for number in range(40)}
 JUDGED = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS)
 FIRST = [f"d{number}" for number in range(1, 11)]
 
@@ -88,11 +87,11 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
     examples = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS, TeacherScores(tmp_path / "scores.tsv"))
-    far = examples.drawing(Negatives(per_query=7, margin=3.0), {"q": FIRST})
-    example = far.get(0, np.random.default_rng(0))
+    examples.settings, examples.candidates = Negatives(per_query=7, margin=3.0), {"q": FIRST}
+    example = examples.get(0, np.random.default_rng(0))
     assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores"):
-        JUDGED.drawing(Negatives(margin=1.0), {"q": FIRST})
+        JUDGED.draw_by(Negatives(margin=1.0))
 
 
 def test_a_stage_has_its_own_negatives(

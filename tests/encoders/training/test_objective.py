@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.encoding.model import new_model
-from encoders.models.spade import query_nll
-from encoders.training.data.batches import labels_of
-from encoders.training.learner import begin_stage
+from encoders.models.objectives import Labels
+from encoders.training.examples import labels_of
 from encoders.training.objective import (
+    flops,
     in_batch_hinge,
     in_batch_nll,
+    l1,
     make_objective,
+    masked,
     pairwise_nll,
     rank_losses,
     total_loss,
 )
-from encoders.training.recipe import Rank, Recipe, Regularizer, Stage
-from encoders.training.regularizers import REGULARIZERS, flops, l1, masked
+from encoders.training.recipe import REGULARIZERS, Rank, Recipe, Regularizer, Stage
 from encoders.training.session import evaluating
 from tests.encoders.training.conftest import Recipes
 
@@ -63,14 +63,6 @@ def test_in_batch_hinge_is_eq_8() -> None:
     assert losses.tolist() == [0.5, 0.75, 0.0]
 
 
-def test_query_nll_is_the_last_term_of_eq_12() -> None:
-    # softmax of log 1, log 2, log 5 is 1/8, 2/8, 5/8; the query has the first and last term, the last one twice
-    positives = torch.log(torch.tensor([[1.0, 2.0, 5.0], [4.0, 2.0, 2.0]]))
-    queries = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    losses = query_nll(queries, positives).tolist()
-    assert losses == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -83,7 +75,9 @@ def test_regularizers_of_documents_by_hand(kind: str, expected: float) -> None:
     outputs = {"queries": torch.tensor([[1.0, 1.0]]), "positives": torch.tensor([[2.0, 0.0]])}
     outputs["negatives"] = torch.tensor([[0.0, 4.0]])
     settings = Regularizer(kind={"query": "l1", "document": kind}, lambda_query=3.0, lambda_document=2.0)
-    total, parts = total_loss({"rank": torch.ones(1)}, outputs, settings, {"query": 1.0, "document": 0.25})
+    stage = Stage(name="s", steps=1, batch_size=1, regularizer=settings)
+    objective: Any = SimpleNamespace(losses=lambda *_: {"rank": torch.ones(1)})
+    total, parts = total_loss(objective, Labels(torch.ones(0)), stage, {"query": 1.0, "document": 0.25}, outputs)
     assert parts["document_regularizer"].item() == pytest.approx(2 * 0.25 * expected)
     assert parts["query_regularizer"].item() == pytest.approx(3 * 2)
     assert total.item() == pytest.approx(1 + 6 + 0.5 * expected)
@@ -97,7 +91,8 @@ def test_flops_and_the_l0_mask_equal_sentence_transformers(threshold: int | None
     density = torch.linspace(0.2, 0.9, 32).unsqueeze(1)
     keep = torch.rand(32, 100, generator=torch.Generator().manual_seed(4)) < density
     found, expected = ((weights * keep).requires_grad_() for weights in (found, expected))
-    value, peer_value = flops(masked(found, threshold)), peer.compute_loss_from_embeddings(expected)
+    regularized = found if threshold is None else masked(found, threshold)
+    value, peer_value = flops(regularized), peer.compute_loss_from_embeddings(expected)
     value.backward()
     peer_value.backward()
     assert value.item() == pytest.approx(peer_value.item(), abs=1e-6)
@@ -152,9 +147,9 @@ def gradients(first_stage: Callable[..., Any]) -> Gradients:
     """``gradients(recipe)`` returns the gradients and the log of the first step."""
 
     def make(recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, float]]:
-        session, learner, batches = first_stage(recipe)
+        session, learner = first_stage(recipe)
         torch.manual_seed(5)
-        logs = learner.step(0, batches.batch(0), batches)
+        logs = learner.update(0, learner.batch(0)[0], None)
         named = session.model.weighers.named_parameters()
         return {name: parameter.grad for name, parameter in named if parameter.grad is not None}, logs
 
@@ -212,8 +207,8 @@ def test_repeated_forward_passes_have_the_same_dropout(
     """The gradient of a cut batch is the mean over its parts, each passed forward once."""
     stage = {"batch_size": 4, "micro_batch_size": 1, "rank": PAIRWISE}
     cut, _ = gradients(tiny_recipe(stage))
-    session, learner, batches = first_stage(tiny_recipe(stage))
-    objective, update = make_objective(learner.stage, session.model), batches.batch(0)[0]
+    session, learner = first_stage(tiny_recipe(stage))
+    objective, update = make_objective(learner.stage, session.model), learner.batch(0)[0]
     torch.manual_seed(5)
     for micro, example in zip(update.micro_batches, update.examples, strict=True):
         outputs = objective.outputs(*micro)
@@ -227,15 +222,12 @@ def test_repeated_forward_passes_have_the_same_dropout(
 IDS, MASK = torch.tensor([[4, 10, 11, 12, 5]]), torch.ones(1, 5, dtype=torch.long)
 
 
-def stage(**changes: Any) -> Stage:
-    return Stage(name="s", steps=1, batch_size=1, **changes)
-
-
 @pytest.mark.parametrize("dropout", [True, False])
-def test_only_evaluation_binarises_and_it_restores_the_mode_of_every_module(tiny_headless: Path, dropout: bool) -> None:
+def test_only_evaluation_binarises_and_it_restores_the_mode_of_every_module(
+    tiny_recipe: Recipes, first_stage: Callable[..., Any], dropout: bool
+) -> None:
     settings = {"dimensions": 32, "k": 4, "layers": [1, 2], "binarize": True}
-    model, part = new_model("uhd", settings, str(tiny_headless), seed=1), stage(dropout=dropout)
-    begin_stage(part, model, list(model.weighers.parameters()))
+    model = first_stage(tiny_recipe({"dropout": dropout}, architecture="uhd", settings=settings))[0].model
     weights = model.weighers.document(IDS, MASK)
     assert weights.requires_grad
     assert len(set(weights[weights > 0].tolist())) > 2

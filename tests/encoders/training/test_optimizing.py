@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encoders.backbone.device import random_state
 from encoders.training.learner import over_batch
-from encoders.training.state import load_state, save_state
+from encoders.training.session import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -58,16 +58,16 @@ def test_random_numbers_that_are_not_restored_are_reported(
 def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: FakeDevice) -> None:
     parameter, masks = nn.Parameter(torch.ones(3)), []
 
-    def forward(_: Any) -> dict[str, Tensor]:
+    def forward(*_: Any) -> dict[str, Tensor]:
         masks.append(fake_device.rand(SECOND))
         return {"queries": (parameter * masks[-1])[None]}
 
-    def loss(outputs: dict[str, Tensor]) -> Tensor:
-        return outputs["queries"].sum()
+    def loss(outputs: dict[str, Tensor]) -> Any:
+        return outputs["queries"].sum(), {}
 
     current = fake_device.generators[0].get_state()
-    session: Any = SimpleNamespace(gather=lambda tensor: [tensor], process_index=0, device=torch.device(SECOND))
-    over_batch(forward, [1, 2], loss, session)  # type: ignore[list-item]
+    session: Any = SimpleNamespace(num_processes=1, precision="fp32", device=torch.device(SECOND))
+    over_batch(SimpleNamespace(outputs=forward), [(), ()], loss, session)  # type: ignore[list-item]
     assert len(masks) == 4
     assert masks[0].equal(masks[2])
     assert masks[1].equal(masks[3])

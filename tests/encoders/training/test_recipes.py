@@ -75,14 +75,11 @@ def test_what_a_recipe_states_is_the_recipe() -> None:
     ("change", "message"),
     [
         ("stages.0.augment_pair=true", r"stages\[0\]: unknown key 'augment_pair'"),
-        ("seeds=1", "unknown key 'seeds'; did you mean 'seed'"),
         ("stages.0.regularizer.kind=flop", "'flop' is not a regulariser; did you mean 'flops'"),
         ("stages.0.rank.negatives_from=50", "negatives_from 50 must divide batch_size 124"),
         ("stages.7.steps=1", "'7' is not an index of a list of 1"),
-        ("stages.0.steps", "expected KEY=VALUE"),
         ("model.name=x", "nothing to set inside"),
         ("stages.0.micro_batch_size=0", "micro_batch_size 0; give at least 1"),
-        ("negatives.kind=dense", "'dense' is not one of"),
     ],
 )
 def test_an_invalid_change_of_a_recipe_is_an_error(change: str, message: str) -> None:
@@ -239,8 +236,6 @@ def test_idf_biases_of_a_sparse_encoder_are_told(
 def test_invalid_train_options(recipe_file: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give one of them"):
         main(["--recipe", str(recipe_file), "--resume", "--overwrite"])
-    with pytest.raises(LearnedSparseError, match="no recipe 'demo-splad'; did you mean 'demo-splade'"):
-        main(["--recipe", "demo-splad"])
     with pytest.raises(LearnedSparseError, match=r"no hard negatives; .*:train,run=FILE"):
         main(["--recipe", str(recipe_file), "--data", _collection(recipe_file), "--output", str(recipe_file.parent)])
 

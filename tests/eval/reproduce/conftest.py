@@ -55,10 +55,10 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
         )
         if broken:
             write_end(counted, 1.0, alone=True, error=f"{home()}/costs: no room")
-        run = Run(
+        made = Run(
             stem=name, run=data, made_by=encoded, checkpoint=f"checkpoint-{seed}",
             costs=counted if costs or broken else None,
         )  # fmt: skip
-        return CellPlan(row=row, column=column, seed=seed, run=run, evaluated=evaluated)
+        return CellPlan(row=row, column=column, seed=seed, run=made, evaluated=evaluated)
 
     return make

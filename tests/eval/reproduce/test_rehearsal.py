@@ -12,9 +12,8 @@ import yaml
 
 from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
-from eval.reproduce import rehearsal
 from eval.reproduce.matrix import known_matrices
-from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
+from eval.reproduce.rehearsal import DOCUMENTS, LIMITS, MadeUp, cut
 from eval.reproduce.steps import Step, log_of
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.files import write_json
@@ -23,7 +22,7 @@ from tests.reliability.scale import FULL
 CELLS: dict[str, tuple[list[str], list[str]]] = {
     "beir": (["arguana"], ["docT5query"]),
     "hybrid": (["scifact"], ["fine-tuned", "hybrid, half of the model's postings", "reciprocal rank fusion"]),
-    "msmarco-doc": (["dev"], ["BM25 MaxP", "SpaDE k=5 with docT5query"]),
+    "msmarco-doc": (["dev"], ["BM25 MaxP", "uniCOIL with docT5query, published segments"]),
     "msmarco-passage": (["dev"], ["BM25, tuned, MiniLM on its top 10"]),
 }
 """A column and rows of matrices that have every kind of step; ``make test-rehearsals`` has all."""
@@ -77,7 +76,7 @@ def test_a_cut_recipe_keeps_what_it_computes(name: str, tmp_path: Path, monkeypa
     whole = to_mapping(load_recipe(name))
     small = cut(to_mapping(load_recipe(name)), MadeUp(tmp_path, frozenset({"train", "dev"})))
     assert [stage["name"] for stage in small["stages"]] == [stage["name"] for stage in whole["stages"]]
-    assert all(stage["steps"] <= STEPS and stage["batch_size"] <= BATCH for stage in small["stages"])
+    assert all(stage[key] <= LIMITS[key] for key in ("steps", "batch_size") for stage in small["stages"])
     for key in ("architecture", "max_length", "precision"):
         assert small[key] == whole[key]
     for before, after in zip(whole["stages"], small["stages"], strict=True):
@@ -107,7 +106,7 @@ def test_a_failing_row_is_reported_and_the_others_run(
             write_json(path, content)
         return 0
 
-    monkeypatch.setattr(rehearsal, "in_this_process", run)
+    monkeypatch.setattr("eval.reproduce.runner.in_this_process", run)
     caplog.set_level(logging.INFO, "eval.reproduce")
     assert reproduce.main(["--matrix", "demo", "--rehearse", "--row", "BM25", "sparterm"]) == 1
     assert "1 of 2 cells run, " in capsys.readouterr().out

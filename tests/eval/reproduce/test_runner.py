@@ -226,7 +226,7 @@ def test_the_time_left_is_that_of_finished_steps_of_the_same_kind(progress: pyte
     for finished, seconds in ((trained, 320.0), (searches[0], 40.0)):  # by an earlier run
         finished.writes[0].write_text("", encoding="utf-8")
         write_end(finished, seconds, alone=True)
-    steps = [*searches, step("encoded", trained, kind="encode")]
+    steps = [trained, *searches, step("encoded", trained, kind="encode")]
     for jobs, expected in ((1, "5 min"), (2, "2 min")):  # 3 searches of 40 s, and an encoding of 180 s
         progress.clear()
         with pytest.raises(RuntimeError):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core.commands import print_next
+from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError, run_main
 
 
@@ -120,5 +120,5 @@ def test_the_next_command_names_the_python_that_runs(
     ):  # fmt: skip
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.setattr(sys, "executable", str(running))
-        print_next("eval.evaluate --run x")
+        print("next:", command_line("eval.evaluate --run x"))
         assert capsys.readouterr().out == f"next: {expected} -m eval.evaluate --run x\n"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
-from learned_sparse.jsonvector.writer import check_impacts
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, unfit_reason
+from learned_sparse.jsonvector.writer import LuceneTerms, check_impacts
 
 weights = st.lists(st.floats(0, 1e6, width=32), max_size=40)
 scales = st.floats(1e-3, 1e3)

@@ -119,7 +119,7 @@ class Weights(Encoder):
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``load_encoder`` gives the fake encoder, and the home folder is new."""
     monkeypatch.setattr("encoders.encoding.loading.load_encoder", load_fake)
-    monkeypatch.setattr("encoders.resolve_checkpoint", lambda name: name)
+    monkeypatch.setattr("encoders.checkpoints.hub.resolve_checkpoint", lambda name: name)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 

@@ -18,11 +18,12 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256, write_json
 from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
 from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason, unfit_reason
+from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from learned_sparse.jsonvector.queries import check_queries, read_topics, write_queries
 from learned_sparse.jsonvector.reader import load_vectors, read_vectors
+from learned_sparse.jsonvector.writer import LuceneTerms
 from tests.learned_sparse.encoded_folder import save_queries, write_folder, write_part
 
 characters = st.characters(exclude_categories=["Cs"])

@@ -17,15 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from encoders.training.data.examples import (
-    Candidates,
-    Example,
-    Examples,
-    TextStore,
-    fingerprint,
-    query_key,
-    text_key,
-)
+from encoders.training.examples import Example, Examples, fingerprint, query_key, text_key
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
@@ -66,7 +58,7 @@ class ExampleFile(Examples):
         settings: Negatives,
         *,
         queries: Mapping[str, str] | None = None,
-        texts: TextStore | None = None,
+        texts: Mapping[str, str] | None = None,
         scores: TeacherScores | None = None,
     ) -> None:
         """``source`` names the file; ``scores``: a teacher's, by id."""
@@ -81,7 +73,8 @@ class ExampleFile(Examples):
         if not len(self):
             raise LearnedSparseError(f"{path}: no triples")
         self._file = path.open("rb")
-        by_id = [part.fingerprint for part in (texts, scores) if part is not None]
+        by_id = [] if texts is None else [fingerprint(itertools.chain.from_iterable(texts.items()))]
+        by_id += [] if scores is None else [scores.fingerprint]
         self.fingerprint = fingerprint([sha256(path), *(queries or {}).items(), *by_id])
 
     def _index(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
@@ -93,7 +86,7 @@ class ExampleFile(Examples):
         texts, key_of, blank = self._texts or (), dict[str, int](), set[str]()
         if self._queries is not None and self._texts is not None and self._scores is None:
             key_of = {id: query_key(text) for id, text in self._queries.items() if text.strip()}
-            blank = {id for id in self._texts.ids if not self._texts[id].strip()}
+            blank = {id for id, text in self._texts.items() if not text.strip()}
         for number, content in read_lines(self._path, raw=True):
             if (
                 key_of
@@ -133,8 +126,8 @@ class ExampleFile(Examples):
         new.offsets, new.keys = self.offsets[chosen], self.keys[chosen]
         return new
 
-    def drawing(self, settings: Negatives, candidates: Candidates) -> Self:
-        return super().drawing(checked(self._path, settings), candidates)
+    def draw_by(self, settings: Negatives) -> None:
+        super().draw_by(checked(self._path, settings))
 
     def _line(self, index: int) -> Line:
         self._file.seek(int(self.offsets[index]))
