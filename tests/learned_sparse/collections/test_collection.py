@@ -44,7 +44,6 @@ def test_a_beir_folder(beir: Path) -> None:
     assert list(collection.splits) == ["dev", "test"]
     assert collection.queries("dev") == [Query("q2", "second")]
     assert collection.qrels("test") == {"q1": {"d1": 2}}
-    assert collection.split("test").remove_query is False
     for file in [file for file in beir.rglob("*") if file.is_file()]:
         write(file.with_name(f"{file.name}.gz"), file.read_text())
         file.unlink()

@@ -87,7 +87,6 @@ def test_a_bad_line_is_an_error_or_skipped_and_counted(
     reader = read_documents(path, on_bad_line="skip")
     assert list(texts(reader)) == ["d1", "d9"]
     assert (reader.read, reader.skipped) == (2, {reason: 2})
-    assert reader.summary() == f"2 documents read, 2 skipped: {reason}"
     assert caplog.messages[0].startswith(f"{path}:2: {reason}")
 
 

@@ -110,14 +110,13 @@ def test_the_next_command_names_the_python_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As ``python`` where this is the one on PATH, else by its path, relative to the current folder if it is below."""
-    here, other = tmp_path / ".venv" / "bin" / "python", tmp_path / "other" / "python"
-    for path in (here, other):
-        path.parent.mkdir(parents=True)
-        path.touch(mode=0o755)
+    here = tmp_path / ".venv" / "bin" / "python"
+    here.parent.mkdir(parents=True)
+    here.touch(mode=0o755)
     monkeypatch.chdir(tmp_path)
     for path, running, expected in (
-        (here.parent, here, "python"), (other.parent, here, ".venv/bin/python"),
-        (tmp_path, Path("/usr/my bin/python3"), "'/usr/my bin/python3'"),
+        (here.parent, here, "python"), (tmp_path, here, ".venv/bin/python"),
+        (here.parent, Path("/usr/my bin/python3"), "'/usr/my bin/python3'"),
     ):  # fmt: skip
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.setattr(sys, "executable", str(running))

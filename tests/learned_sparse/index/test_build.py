@@ -88,8 +88,7 @@ def test_verify_reports_each_difference(
         "'new': not in the index",
     ]
     assert command.main(["--input", str(folder), "--index", str(built), "--verify", "4"]) == 0
-    assert "4 documents, " in (printed := capsys.readouterr().out)
-    assert printed.endswith(": 0 differences\n")
+    assert capsys.readouterr().out.endswith(": 0 differences\n")
 
 
 @pytest.mark.jvm

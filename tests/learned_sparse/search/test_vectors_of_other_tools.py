@@ -54,7 +54,7 @@ def test_integer_weights_are_indexed_and_searched_with_query_vectors(
 
 
 @pytest.mark.jvm
-def test_float_weights_are_quantised_and_indexed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_float_weights_are_quantised_and_indexed(tmp_path: Path) -> None:
     write_lines(tmp_path / "in" / "embeddings.jsonl.gz", WEIGHTS, text="sentence-transformers' decode")
     source, vectors, folder = (str(tmp_path / name) for name in ("in", "vectors", "index"))
     assert jsonvector(["check", source]) == 1
@@ -62,9 +62,6 @@ def test_float_weights_are_quantised_and_indexed(tmp_path: Path, capsys: pytest.
     with pytest.raises(LearnedSparseError, match=r"'hives' has the impact 1\.5, .*learned_sparse\.index --quantize"):
         index.main(["--input", source, "--index", folder])
     assert index.main(["--input", source, "--quantize", vectors, "--index", folder]) == 0
-    assert "4 documents (1 with an empty vector), quantisation factor 85, 0 weights clipped, 1 lost to" in (
-        capsys.readouterr().out
-    )
     assert dict(read_vectors(tmp_path / "vectors")) == IMPACTS
     write_lines(tmp_path / "queries.jsonl", {"q1": {"hives": 0.5, "itch": 0.25}, "q2": {}})
     options = ["--query-vectors", str(tmp_path / "queries.jsonl"), "--quantization-factor", "4", "--output"]
