@@ -13,8 +13,7 @@ from tokenizers import Tokenizer
 
 from encoders.checkpoints.foreign import read_table
 from encoders.checkpoints.notes import CheckpointNotes, changed_keys, check_sizes
-from encoders.checkpoints.tokenizer import read_tokenizer, spellings
-from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
+from encoders.checkpoints.tokenizer import Prepared, TextEncoder, keep_top_k, read_tokenizer, spellings
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer

@@ -16,8 +16,7 @@ from torch import nn
 from encoders.backbone.device import DTYPES, choose_device, choose_dtype, limit_threads, prepare_network
 from encoders.backbone.towers import load_tokenizer
 from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
+from encoders.checkpoints.tokenizer import Prepared, TextEncoder, Vocabulary, keep_top_k
 from encoders.models import ARCHITECTURES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

@@ -11,7 +11,7 @@ from encoders.checkpoints.notes import read_notes
 from learned_sparse.core.encoder import Side
 
 if TYPE_CHECKING:
-    from encoders.encoding.text_encoder import TextEncoder
+    from encoders.checkpoints.tokenizer import TextEncoder
 
 _log = logging.getLogger(__name__)
 
