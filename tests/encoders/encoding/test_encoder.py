@@ -125,7 +125,7 @@ def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 2}, "give 3 to 64 tokens"),
+        ({"max_length": 2}, "give at least 3 tokens"),
         ({"max_length": 65}, "give 3 to 64 tokens"),
         ({"top_k": 0}, "give at least 1"),
         ({"dtype": "int8"}, "known: auto, bf16, fp16, fp32$"),
