@@ -98,7 +98,7 @@ def new_model(
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:  # of decoder LMs
         tokenizer.pad_token = tokenizer.eos_token
-    if marked := with_word_marks(untruncated(tokenizer)):
+    if tokenizer.is_fast and (marked := with_word_marks(untruncated(tokenizer))):
         tokenizer._tokenizer = marked  # noqa: SLF001  (there is no public setter)
         tokenizer.add_prefix_space = True
     longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])

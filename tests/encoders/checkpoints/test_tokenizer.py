@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
-from encoders.checkpoints.tokenizer import tokenize_texts, untruncated, with_word_marks, word_spans
+from encoders.checkpoints.tokenizer import (
+    TextEncoder,
+    tokenize_texts,
+    tokenizer_sha256,
+    untruncated,
+    with_word_marks,
+    word_spans,
+)
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
 from learned_sparse.collections.segments import Segmentation
@@ -74,9 +81,22 @@ def test_truncation_of_the_tokenizer_is_ignored() -> None:
     assert (TOKENIZER.backend_tokenizer.truncation or {})["max_length"] == 5
 
 
-def test_a_tokenizer_without_positions() -> None:
-    with pytest.raises(LearnedSparseError, match=r"tokenizer\.json"):
-        untruncated(types.SimpleNamespace())
+def test_a_tokenizer_written_in_python() -> None:
+    """It encodes as transformers does, and cannot say where a token is in the text."""
+    bytewise = ByT5Tokenizer()
+
+    class Tokenizes(TextEncoder):
+        encode_prepared = shares = None
+
+    encoder = Tokenizes(bytewise, sorted(bytewise.get_vocab()), 6, None, "")
+    texts = ["wing", "", "wings of lift", "wing\x1flift"]
+    ids, lengths, _ = encoder.prepare(texts)
+    expected = bytewise([*texts[:3], ("wing", "lift")], truncation=True, max_length=6)["input_ids"]
+    assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == expected
+    assert encoder.tokenizer_sha256 == tokenizer_sha256(bytewise)
+    for ask in (lambda: encoder.word_spans(texts), lambda: encoder.explain("wing")):
+        with pytest.raises(LearnedSparseError, match=r"tokenizer\.json"):
+            ask()
 
 
 @given(st.lists(PIECES, max_size=30).map(" ".join) | st.lists(PIECES, max_size=30).map("".join), st.integers(1, 9))
