@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 
 from encoders.checkpoints.tokenizer import pair_of, untruncated, word_spans
 from learned_sparse.core.encoder import Encoder, Word
+from learned_sparse.core.lines import unfit_reason
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import unfit_reason
 
 if TYPE_CHECKING:
     from learned_sparse.core.reading import Entry, Reading, Share
