@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder
 from learned_sparse.core.lazy import import_extra
-from learned_sparse.core.settings import CommandParser, add_set_option, parse
+from learned_sparse.core.settings import CommandParser, add_set_option, command_line, parse
 
 
 def main(argv: list[str] | None = None) -> int:

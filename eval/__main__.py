@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from learned_sparse.core.commands import command_list
 from learned_sparse.core.errors import run_main
+from learned_sparse.core.settings import command_list
 
 main = command_list("eval")
 

@@ -19,11 +19,10 @@ import numpy.typing as npt
 
 from eval.runs import add_collection_options, load_split
 from learned_sparse.collections.topics import read_queries
-from learned_sparse.core.commands import refuse
 from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
 from learned_sparse.core.files import write_json
-from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
-from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.core.lines import EMPTY_TERM
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive, refuse
 from learned_sparse.index.build import open_vectors
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest

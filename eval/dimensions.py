@@ -21,11 +21,10 @@ from eval.costs import TermCounts, count_documents, count_queries, expected_flop
 from eval.reproduce.plan import plan_cell
 from eval.runs import add_column_options, load_pieces, tokenizer_folder
 from eval.tables import Cell, Column, Section, format_sections, heading
-from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, write_json
-from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.core.settings import CommandParser, positive, refuse
 from learned_sparse.jsonvector.manifest import Manifest, versions
 from learned_sparse.jsonvector.queries import ENCODED
 from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, read_objects, vector_files

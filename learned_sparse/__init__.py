@@ -37,12 +37,12 @@ if sys.argv[0] == "-m":  # so it is while ``python -m`` imports the package of a
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection as Collection
     from learned_sparse.collections.collection import load_collection as load_collection
+    from learned_sparse.collections.documents import Document as Document
+    from learned_sparse.collections.topics import Query as Query
     from learned_sparse.core.encoder import Encoder as Encoder
     from learned_sparse.core.encoder import load_encoder as load_encoder
     from learned_sparse.core.errors import LearnedSparseError as LearnedSparseError
     from learned_sparse.core.quantize import Quantizer as Quantizer
-    from learned_sparse.core.records import Document as Document
-    from learned_sparse.core.records import Query as Query
     from learned_sparse.core.records import SparseBatch as SparseBatch
     from learned_sparse.encode.pipeline import write_vectors as write_vectors
     from learned_sparse.index.build import build_index as build_index
@@ -58,7 +58,9 @@ _NAMES = {
     "core.encoder": "Encoder load_encoder",
     "core.errors": "LearnedSparseError",
     "core.quantize": "Quantizer",
-    "core.records": "Document Query SparseBatch",
+    "collections.documents": "Document",
+    "collections.topics": "Query",
+    "core.records": "SparseBatch",
     "encode.pipeline": "write_vectors",
     "index.build": "build_index",
     "jsonvector.reader": "read_vectors",

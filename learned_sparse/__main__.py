@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from learned_sparse.core.commands import print_commands
 from learned_sparse.core.errors import run_main
-from learned_sparse.core.settings import CommandParser
+from learned_sparse.core.settings import CommandParser, print_commands
 
 
 def main(argv: list[str] | None = None) -> int:

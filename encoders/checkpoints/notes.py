@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from encoders.checkpoints.hub import MODULES, locate, published
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
-from learned_sparse.core.files import read_record, sha256, write_record
+from learned_sparse.core.files import read_json, sha256, write_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
@@ -117,7 +117,7 @@ def read_notes(folder: Path) -> CheckpointNotes:
         from encoders.checkpoints.foreign import fields_of
 
         return CheckpointNotes(**fields_of(folder))
-    content = read_record(path)
+    content = read_json(path, record=True)
     if "architecture" not in content and folder_kind(folder) == "a Lucene index":
         raise wrong_path(folder, "a checkpoint", "name the folder of its model")
     if content.get("format") != FORMAT:
@@ -151,7 +151,7 @@ def write_notes(folder: Path, notes: CheckpointNotes) -> None:
     """Write ``learned_sparse.json`` atomically, without empty ``bags``, ``files`` and ``prompts``."""
     content = dataclasses.asdict(notes)
     left_out = {*_NOT_STORED, *(key for key in ("bags", "files", "prompts") if not content[key])}
-    write_record(folder / NOTES, {key: value for key, value in content.items() if key not in left_out})
+    write_json(folder / NOTES, {key: value for key, value in content.items() if key not in left_out}, record=True)
 
 
 def as_json(settings: Any) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from tokenizers import Tokenizer
 
 from learned_sparse.core.encoder import Encoder, Word
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lines import unfit_reason
 from learned_sparse.core.records import EXPANDED, SparseBatch
-from learned_sparse.core.terms import unfit_reason
 
 if TYPE_CHECKING:
     from learned_sparse.core.reading import Entry, Reading, Share

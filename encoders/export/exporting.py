@@ -22,7 +22,7 @@ from encoders.checkpoints.hub import MODULES
 from encoders.checkpoints.notes import as_json
 from encoders.encoding.model import LoadedModel, save_checkpoint
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import new_folder, write_json, write_record
+from learned_sparse.core.files import new_folder, write_json
 
 RECORD = "learned_sparse_export.json"
 """What was exported; a folder that has it may be replaced."""
@@ -78,9 +78,10 @@ def export_model(
                 "opensearch": _opensearch,
             }[target](folder, model)
         (folder / "README.md").write_text(_card(model, output.name, target, licence), encoding="utf-8")
-        write_record(
+        write_json(
             folder / RECORD,
             {"target": target, "architecture": model.architecture, "settings": as_json(model.settings), "notes": notes},
+            record=True,
         )
     return notes
 

@@ -17,10 +17,9 @@ from tqdm import tqdm
 
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.trec import read_run
-from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import locked
-from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.core.settings import CommandParser, command_line, positive
 
 if TYPE_CHECKING:
     from encoders.teach.scorers import CrossEncoder, DotProducts, Pair

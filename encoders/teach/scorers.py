@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
 from learned_sparse.core.lazy import import_extra
-from learned_sparse.core.records import Document
 
 MAX_LENGTH = 512
 """Default maximum length of a query-document pair, in tokens."""

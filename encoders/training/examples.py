@@ -31,11 +31,13 @@ from tqdm import tqdm
 from encoders.models.objectives import Labels
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.documents import Document
+from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, run_file
-from learned_sparse.core.records import EXPANDED, Document, Query
+from learned_sparse.core.records import EXPANDED
 
 if TYPE_CHECKING:
     from encoders.training.files import TeacherScores

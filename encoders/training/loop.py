@@ -28,19 +28,18 @@ from encoders.training.learner import Learner, learning_rate_share
 from encoders.training.recipe import Changes, Recipe, Stage, differences, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, load_state, load_weights, save_state, save_weights
 from encoders.training.sources import Corpora, load_source
+from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
 from learned_sparse.core.files import (
     checkpoint_folder,
     locked,
     new_folder,
-    read_record,
+    read_json,
     restore_folder,
     sha256,
     write_json,
-    write_record,
 )
-from learned_sparse.core.records import Query
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
@@ -379,7 +378,7 @@ class Training:
                     if isinstance(part, JudgedExamples) and part.mined is not None:
                         shutil.copyfile(part.mined, folder / part.mined.name)
                 save_state(folder, session.model.weighers, learner.optimizer, random_states, counts)
-                write_record(folder / "state.json", asdict(progress))
+                write_json(folder / "state.json", asdict(progress), record=True)
             for path in self._folder.glob("best-*.safetensors"):
                 if path.name != progress.best_weights:
                     path.unlink()
@@ -438,7 +437,7 @@ def begin(output: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Pro
     if not state.exists():
         return Progress()
     path = state / "state.json"
-    progress: Progress = parse(Progress, read_record(path), str(path))
+    progress: Progress = parse(Progress, read_json(path, record=True), str(path))
     try:
         begun = parse(Recipe, progress.recipe, f"{path}: recipe")
     except LearnedSparseError as error:  # a key that is gone since

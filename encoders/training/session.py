@@ -31,11 +31,11 @@ from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.models.objectives import TermWeighers
 from encoders.training.examples import Examples, Run, Vectors, best_documents, sample_texts
 from encoders.training.recipe import Recipe, Stage
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import new_file
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Query
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from encoders.training.examples import Examples, Vectors, bm25_run, draw, finger
 from encoders.training.recipe import Validation
 from encoders.training.sources import Corpora
 from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import EXPANDED, Query
+from learned_sparse.core.records import EXPANDED
 
 if TYPE_CHECKING:
     from encoders.training.session import Session

@@ -17,10 +17,9 @@ from eval.reproduce.runner import Runner, run_steps
 from eval.tables import format_table, heading
 from learned_sparse.collections.collection import data_root
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import add_engine_options, refuse
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import locked
-from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.core.settings import CommandParser, add_engine_options, positive, refuse
 from learned_sparse.ray import Engine
 
 _MISSING = """\

@@ -18,10 +18,9 @@ from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, SHOWN_COSTS, Claim
 from learned_sparse.collections.collection import data_root, load_collection, split_names, split_parts
 from learned_sparse.collections.documents import OnBadLine
-from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
-from learned_sparse.core.settings import parse
+from learned_sparse.core.settings import parse, refuse
 from learned_sparse.core.yaml_files import read_yaml
 
 DATA = "{data}"

@@ -22,10 +22,9 @@ from learned_sparse.collections.collection import load_collection, split_names, 
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import add_bad_line_option, new_terms
 from learned_sparse.collections.trec import read_run, write_run
-from learned_sparse.core.commands import refuse
 from learned_sparse.core.errors import LearnedSparseError, run_main
 from learned_sparse.core.files import atomic_write, new_folder
-from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.core.settings import CommandParser, positive, refuse
 
 _log = logging.getLogger(__name__)
 _Add = Callable[..., argparse.Action]

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from eval.reproduce.matrix import DATA
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home, read_json, read_record, sha256, write_json, write_record
+from learned_sparse.core.files import home, read_json, sha256, write_json
 from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import as_text, differences, versions
 
@@ -179,7 +179,7 @@ def is_done(step: Step) -> bool:
 def record_of(step: Step) -> Record | None:
     """The record under the step's name, perhaps of other inputs; None if there is none."""
     path = file_of("steps", step)
-    return parse(Record, read_record(path), str(path)) if path.is_file() else None
+    return parse(Record, read_json(path, record=True), str(path)) if path.is_file() else None
 
 
 def file_of(kind: Literal["steps", "times"], step: Step) -> Path:
@@ -193,7 +193,7 @@ def write_end(step: Step, seconds: float, *, alone: bool, error: str | None = No
         key=step.key, command=step.command, error=error, seconds=round(seconds, 3), alone=alone, finished=time.time(),
         needs=_finished(step.needs), provenance=provenance(),
     )  # fmt: skip
-    write_record(file_of("steps", step), asdict(record))
+    write_json(file_of("steps", step), asdict(record), record=True)
     return record
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
-from learned_sparse.collections.documents import DocumentReader, OnBadLine, checked
+from learned_sparse.collections.documents import Document, DocumentReader, OnBadLine, checked
+from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import Qrels
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import locked
-from learned_sparse.core.records import EXPANDED, Document, Query
+from learned_sparse.core.records import EXPANDED
 
 CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""

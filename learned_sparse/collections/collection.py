@@ -24,12 +24,12 @@ from learned_sparse.collections.descriptions import (
     read_description,
     shipped_description,
 )
-from learned_sparse.collections.documents import DocumentReader, OnBadLine, read_documents
-from learned_sparse.collections.topics import read_queries
+from learned_sparse.collections.documents import Document, DocumentReader, OnBadLine, read_documents
+from learned_sparse.collections.topics import Query, read_queries
 from learned_sparse.collections.trec import Qrels, read_qrels
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, progress_bar
 from learned_sparse.core.files import home
-from learned_sparse.core.records import EXPANDED, Document, Query
+from learned_sparse.core.records import EXPANDED
 
 DATA_VARIABLE = "LEARNED_SPARSE_DATA"
 MAX_COUNTED_BYTES = 2**32

@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,7 +21,7 @@ from learned_sparse.core.lines import (
     json_object,
     read_lines,
 )
-from learned_sparse.core.records import EXPANDED, Document
+from learned_sparse.core.records import EXPANDED
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
@@ -34,6 +35,22 @@ Record = tuple[str, Callable[[Any], Fields], Any]
 """The location of a record (``corpus.jsonl:17``), the function that parses it, and the record."""
 _log = logging.getLogger(__name__)
 _WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document."""
+
+    id: str
+    text: str
+    """Text to encode; a title, if any, is already joined in front."""
+    expanded: str = ""
+    """Expansion of the text, such as queries predicted by docT5query; only encoders with ``uses_expanded`` read it."""
+
+    @property
+    def with_expanded(self) -> str:
+        """``text``, ``EXPANDED`` and the expansion; ``text`` alone without an expansion."""
+        return f"{self.text}{EXPANDED}{self.expanded}" if self.expanded else self.text
 
 
 class DocumentReader(Iterable[Document]):

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
-from learned_sparse.collections.documents import DocumentReader
+from learned_sparse.collections.documents import Document, DocumentReader
 from learned_sparse.core.encoder import Encoder, Word
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 
 Which = Literal["first", "all", "sum", "decay"]
 """Segments that are encoded: the first or all of them, each a document of its own; or all of them, added up to the

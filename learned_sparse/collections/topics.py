@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from learned_sparse.core.lines import (
     json_object,
     text_lines,
 )
-from learned_sparse.core.records import EXPANDED, Query
+from learned_sparse.core.records import EXPANDED
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
 _TEXT_KEYS = ("text", "title", "query", "contents")
@@ -35,6 +36,14 @@ Topics = Iterable[tuple[int, Any]]
 """Line number and unparsed content of each topic."""
 Parse = Callable[[Any], tuple[Any, str]]
 """From the content of a topic to its unchecked id and its text; ``BadLineError`` if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query (TREC: a topic)."""
+
+    id: str
+    text: str
 
 
 def read_queries(path: str | Path) -> list[Query]:

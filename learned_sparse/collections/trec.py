@@ -114,7 +114,7 @@ def write_run(
             if not all(math.isfinite(score) for _, score in hits):
                 raise LearnedSparseError(f"{path}: a score of query {query!r} is not finite, so it has no rank")
             # + 0.0: a small negative score becomes 0.000000, not -0.000000
-            results = separate_ties(ranked((document, round(score, 6) + 0.0) for document, score in hits))
+            results = separate_ties((document, round(score, 6) + 0.0) for document, score in hits)
             lines = (
                 f"{query}\t{document}\t{rank}\n"
                 if output_format == "msmarco"
@@ -137,17 +137,19 @@ def ranked(results: Hits) -> list[tuple[str, float]]:
 
 
 def separate_ties(results: Hits) -> list[tuple[str, float]]:
-    """Lower each tied score by 0.000001 per preceding tied result, as Anserini does, in its 32-bit floats.
+    """Results as ``ranked``; each tied score is lowered by 0.000001 per preceding tied result, in 32-bit floats.
 
-    trec_eval sorts equal scores by descending id, so without this step it would reverse tied documents. The steps are
+    Anserini does so, too. trec_eval sorts equal scores by descending id, so without this step it would reverse tied
+    documents. The steps are
     below the precision of 32 bits for scores above 16; such ties stay ties, in stock runs too.
 
-    >>> separate_ties([("a", 3.0), ("b", 2.0), ("c", 2.0)])
+    >>> separate_ties([("c", 2.0), ("a", 3.0), ("b", 2.0)])
     [('a', 3.0), ('b', 2.0), ('c', 1.9999990463256836)]
     """
     separated: list[tuple[str, float]] = []
     tied, ties = math.inf, 0
-    for document, score in results:
+    for negative, document in sorted((-score, document) for document, score in results):
+        score = -negative
         ties = ties + 1 if score == tied else 0
         tied = score
         lowered = float(np.float32(score) - np.float32(1e-6) * np.float32(ties)) if ties else score

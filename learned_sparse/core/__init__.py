@@ -1,13 +1,11 @@
 """Records, the encoder protocol and basic services that all other rooms use.
 
-Read ``records`` first (documents, queries, sparse batches), then ``encoder`` (the interface between models and the
-plug-in). ``quantize`` and ``terms`` say which impacts and terms Lucene can store. ``files``, ``lines``,
-``settings`` and ``errors`` write files, read lines, check settings and report errors; ``machine`` counts processors
-and memory.
+Read ``records`` first (sparse batches), then ``encoder`` (the interface between models and the plug-in). ``quantize``
+and ``lines`` say which impacts, terms and ids Lucene can store. ``files``, ``lines``, ``settings`` and ``errors`` write
+files, read lines, check settings and report errors; ``machine`` counts processors and memory.
 """
 
 __all__ = [
-    "commands",
     "encoder",
     "errors",
     "files",
@@ -18,7 +16,6 @@ __all__ = [
     "reading",
     "records",
     "settings",
-    "terms",
     "yaml_files",
 ]
 """Public modules."""

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -249,10 +249,14 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_json(path: str | Path) -> Any:
-    """Content of a JSON file."""
+def read_json(path: str | Path, *, record: bool = False) -> Any:
+    """Content of a JSON file.
+
+    ``record``: the object that ``write_json`` wrote as a record; its checksum is verified. A record without checksum,
+    written by hand or long ago, is read too.
+    """
     try:
-        return json.loads(Path(path).read_bytes())
+        content = json.loads(Path(path).read_bytes())
     except FileNotFoundError:
         raise not_found(path) from None
     except json.JSONDecodeError as error:
@@ -261,37 +265,31 @@ def read_json(path: str | Path) -> Any:
         raise LearnedSparseError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise LearnedSparseError(f"{path}: not readable as JSON: {error}") from error
+    if record:
+        if not isinstance(content, dict):
+            raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
+        recorded = content.pop(_CHECKSUM, None)
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        if recorded is not None and recorded != digest:
+            raise LearnedSparseError(
+                f"{path}: changed since it was written; restore it, or delete its line {_CHECKSUM!r} if that was meant"
+            )
+    return content
 
 
-def write_json(path: str | Path, content: Any) -> None:
+def write_json(path: str | Path, content: Any, *, record: bool = False) -> None:
     """Write ``content`` as JSON (sorted keys, indented, final newline), so that equal contents give equal bytes.
 
     NaN and infinities are not JSON and raise ``ValueError``. The file is small: a second writer waits for the first.
+    ``record``: with the SHA-256 of the object ``content`` as a further key, by which ``read_json`` notices damage.
     """
+    if record:
+        content = json.loads(json.dumps(content, allow_nan=False))  # keys that are not text become text
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        content = {**content, _CHECKSUM: digest}
     text = json.dumps(content, sort_keys=True, indent=2, allow_nan=False)
     with atomic_write(path, wait=True) as file:
         file.write(text.encode("ascii") + b"\n")
-
-
-def write_record(path: Path, content: Mapping[str, Any]) -> None:
-    """``write_json`` with the SHA-256 of ``content`` as a further key, by which ``read_record`` notices damage."""
-    content = json.loads(json.dumps(content, allow_nan=False))  # keys that are not text become text
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    write_json(path, {**content, _CHECKSUM: digest})
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """The content that ``write_record`` wrote; a record without checksum, written by hand or long ago, is read too."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-    recorded = content.pop(_CHECKSUM, None)
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    if recorded is not None and recorded != digest:
-        raise LearnedSparseError(
-            f"{path}: changed since it was written; restore it, or delete its line {_CHECKSUM!r} if that was meant"
-        )
-    return content
 
 
 def _of_split(kind: str, collection: str, split: str) -> Path:

@@ -1,4 +1,4 @@
-"""Lines of plain and gzip files, one at a time, in bounded memory; the ids and JSON objects in them, checked."""
+"""Lines of plain and gzip files in bounded memory; what they hold, checked: JSON objects, ids, terms."""
 
 from __future__ import annotations
 
@@ -13,9 +13,22 @@ from typing import Any
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, not_found
-from learned_sparse.core.terms import unfit_id_reason
 
 ID_KEYS = ("_id", "id", "docid", "doc_id")
+EMPTY_TERM = "[empty-vector]"
+"""The only term of a document with an empty vector, which Anserini would drop; no query contains this term."""
+NO_TERMS = "[no-terms]"
+"""Placeholder for a query without terms in a topics file, where Pyserini cannot read an empty text; no document
+contains this term."""
+BM25_PREFIX = "b:"
+"""Begins the terms of BM25 in vectors that join a model with it."""
+RESERVED = frozenset({EMPTY_TERM, NO_TERMS})
+
+LONGEST_TERM = 254
+"""Maximum length in UTF-16 units (Java characters): Lucene's whitespace tokenizer splits longer terms."""
+
+MAX_ID_BYTES = 32766
+"""Maximum length of an id in UTF-8: Lucene's limit for a term that is not analyzed."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_VARIABLE = "LEARNED_SPARSE_MAX_LINE_MB"
@@ -35,7 +48,7 @@ _OTHER_FORMATS = {
 """First bytes of files that hold no lines of UTF-8, and the way out."""
 
 
-class BadLineError(Exception):
+class BadLineError(LearnedSparseError):
     """A line without a valid document or query.
 
     ``reason`` is one of a few fixed phrases, by which such lines are counted; ``detail`` describes this line.
@@ -105,10 +118,40 @@ def check_id(value: object) -> str:
         raise BadLineError("missing id")
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise BadLineError("id is not a string", f"it is of type {type(value).__name__}")
-    name = str(value)
-    if reason := unfit_id_reason(name):
-        raise BadLineError("unusable id", reason)
+    name, reason = str(value), ""
+    # Pyserini splits lines at all that Python takes for white space, trec_eval ends an id at NUL, and a byte order mark
+    # in front is no part of a line.
+    if name.split() != [name] or "\0" in name or name.startswith("\ufeff"):
+        reason = f"the id {name[:60]!r} is empty or holds white space, which a TREC run cannot hold"
+    elif len(name) > MAX_ID_BYTES // 4 and (size := len(name.encode("utf-8", "surrogatepass"))) > MAX_ID_BYTES:
+        reason = f"the id {name[:60]!r}... has {size:,} bytes, and Lucene holds {MAX_ID_BYTES:,}"
+    elif not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
+        reason = f"the id {name[:60]!r} holds half a surrogate pair, which UTF-8 cannot encode"
+    if reason:
+        raise BadLineError("unusable id", f"{reason}; rename it")
     return name
+
+
+def unfit_reason(term: str) -> str | None:
+    """Reason why Lucene, Pyserini or a file cannot store ``term``; None if they can.
+
+    >>> unfit_reason("new york")
+    'it holds white space and would be split'
+    >>> unfit_reason("##ing") is None
+    True
+    """
+    if term.isascii() and term.isprintable() and " " not in term and len(term) < LONGEST_TERM and term[:1] != "[":
+        return None if term else "it is empty"  # most terms, without the slower checks; reserved ones begin with "["
+    # White space in Python includes all white space in Java; Pyserini splits topics at Python's white space.
+    if term.split() != [term]:
+        return "it holds white space and would be split"
+    if len(term) > LONGEST_TERM // 2 and len(term.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_TERM:
+        return f"it is longer than {LONGEST_TERM} characters and would be split"
+    if not term.isprintable() and any("\ud800" <= character <= "\udfff" for character in term):
+        return "it holds half a surrogate pair, which UTF-8 cannot encode"
+    if term in RESERVED:
+        return "this spelling is reserved for empty vectors"
+    return None
 
 
 def read_lines(path: Path, *, raw: bool = False) -> Generator[tuple[int, bytes], None, None]:

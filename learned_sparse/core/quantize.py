@@ -44,11 +44,6 @@ class Quantizer:
         if self.bits is not None and not 1 <= self.bits <= 31:
             raise LearnedSparseError(f"{self.bits} bits: give 1 to 31; Lucene's impacts are Java ints")
 
-    @property
-    def largest(self) -> int:
-        """Largest possible impact."""
-        return MAX_IMPACT if self.bits is None else int(2**self.bits - 1)
-
     def quantize(
         self, batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document"
     ) -> tuple[SparseBatch, dict[str, int]]:
@@ -58,15 +53,24 @@ class Quantizer:
         A NaN, infinite or negative weight raises an error that names the term and the ``kind`` of text with its id (its
         row without ``ids``).
         """
-        check_weights(batch, ids, kind)
-        rounded = np.multiply(batch.values, self.scale, dtype=np.float64)
+        values = batch.values
+        if len(values) and not (values.min() >= 0 and values.max() < np.inf):  # False for NaN
+            position = int(np.argmin(np.isfinite(values) & (values >= 0)))
+            row = int(np.searchsorted(batch.indptr, position, side="right")) - 1
+            name = f"{kind} {ids[row]!r}" if ids is not None else f"text {row}"
+            raise LearnedSparseError(
+                f"{name}: term {batch.terms[batch.indices[position]]!r} has the weight {values[position]}; weights "
+                "must be finite and not negative: encode in float32 (--dtype fp32), or train the model again"
+            )
+        rounded = np.multiply(values, self.scale, dtype=np.float64)
         np.rint(rounded, out=rounded)
         kept = rounded >= 1
         kept_before = np.zeros(len(kept) + 1, np.int64)
         np.cumsum(kept, out=kept_before[1:])
-        impacts = np.minimum(rounded[kept], self.largest).astype(np.int32)
-        lost = int(np.count_nonzero(batch.values)) - len(impacts)
-        statistics = {"clipped": int(np.count_nonzero(rounded > self.largest)), "lost_to_rounding": lost}
+        largest = 2 ** (self.bits or 31) - 1
+        impacts = np.minimum(rounded[kept], largest).astype(np.int32)
+        lost = int(np.count_nonzero(values)) - len(impacts)
+        statistics = {"clipped": int(np.count_nonzero(rounded > largest)), "lost_to_rounding": lost}
         kept_rows = replace(batch, indptr=kept_before[batch.indptr], indices=batch.indices[kept], values=impacts)
         return kept_rows, statistics
 
@@ -91,7 +95,7 @@ def calibrate_on(
     weights: SparseBatch, ids: Sequence[str], bits: int | None = None, percentile: float = 100.0
 ) -> Quantizer:
     """``Quantizer.calibrate`` for ``weights``, those of the texts ``ids`` at the beginning of the input."""
-    check_weights(weights, ids)
+    Quantizer(1.0).quantize(weights, ids)  # raises for weights that no quantiser takes
     try:
         quantizer = Quantizer.calibrate(weights.values, bits or CALIBRATED_BITS, percentile)
     except LearnedSparseError as error:
@@ -99,17 +103,3 @@ def calibrate_on(
     factor, bits = quantizer.scale, quantizer.bits
     _log.info("quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), factor, bits)
     return quantizer
-
-
-def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document") -> None:
-    """Raise if a weight is NaN, infinite or negative; the error names the term and the document or query."""
-    values = batch.values
-    if not len(values) or (values.min() >= 0 and values.max() < np.inf):  # False for NaN
-        return
-    position = int(np.argmin(np.isfinite(values) & (values >= 0)))
-    row = int(np.searchsorted(batch.indptr, position, side="right")) - 1
-    name = f"{kind} {ids[row]!r}" if ids is not None else f"text {row}"
-    raise LearnedSparseError(
-        f"{name}: term {batch.terms[batch.indices[position]]!r} has the weight {batch.values[position]}; weights must "
-        "be finite and not negative: encode in float32 (--dtype fp32), or train the model again"
-    )

@@ -1,4 +1,4 @@
-"""Records that rooms pass to each other: documents, queries, batches of sparse vectors."""
+"""The record that rooms pass to each other: batches of sparse vectors."""
 
 from __future__ import annotations
 
@@ -14,30 +14,6 @@ EXPANDED = "\x1f"
 """Separator between a text and its expansion (ASCII unit separator: no tokenizer or analyzer reads it as text).
 
 In texts of the input, it becomes a space."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document."""
-
-    id: str
-    text: str
-    """Text to encode; a title, if any, is already joined in front."""
-    expanded: str = ""
-    """Expansion of the text, such as queries predicted by docT5query; only encoders with ``uses_expanded`` read it."""
-
-    @property
-    def with_expanded(self) -> str:
-        """``text``, ``EXPANDED`` and the expansion; ``text`` alone without an expansion."""
-        return f"{self.text}{EXPANDED}{self.expanded}" if self.expanded else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One query (TREC: a topic)."""
-
-    id: str
-    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +56,10 @@ class SparseBatch:
 
     def take(self, order: Sequence[int] | npt.NDArray[np.int64]) -> SparseBatch:
         """Copy of the rows with the numbers ``order``, in that order."""
-        rows = self.to_scipy()[order]
-        indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-        return replace(self, indptr=indptr, indices=indices, values=rows.data)
+        lengths = np.diff(self.indptr)[order]
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        taken = np.repeat(self.indptr[:-1][order] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return replace(self, indptr=indptr, indices=self.indices[taken], values=self.values[taken])
 
     def to_scipy(self) -> Any:
         """``scipy.sparse.csr_array`` of shape ``(rows, terms)`` that shares the arrays of this batch."""

@@ -10,11 +10,18 @@ import time
 from pathlib import Path
 
 from learned_sparse.collections.documents import add_bad_line_option
-from learned_sparse.core.commands import add_engine_options, command_line, refuse
 from learned_sparse.core.encoder import default_checkpoint, resolve_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
 from learned_sparse.core.files import locked
-from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.core.settings import (
+    CommandParser,
+    add_engine_options,
+    add_set_option,
+    command_line,
+    parse_changes,
+    positive,
+    refuse,
+)
 from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.pipeline import PART_SIZE
 from learned_sparse.encode.run import BM25, Source, encode_source, encode_with_ray, open_source
@@ -118,66 +125,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
     ``changes`` are the settings of ``--set``. With ``--segment-length``, the other options of segments have values.
     """
-    options = _parser().parse_args(argv)
-    options.changes = parse_changes(vars(options).pop("set"))
-    model, checkpoint = options.model, options.checkpoint
-    if not (model or checkpoint):
-        raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR|HUB_ID")
-    options.model = model or Path(checkpoint).absolute().name
-    if options.collection is None and options.input is None:
-        options.collection = _default_collection(options.model, checkpoint)
-    segmented, ray, sharded = options.segment_length is not None, options.engine == "ray", options.num_shards > 1
-    joins_documents = options.hybrid and not options.queries
-    of_documents = {
-        "--engine ray": ray, "--num-shards": sharded, "--segment-length": segmented, "--expanded": options.expanded,
-    }  # fmt: skip
-    wrong = ", ".join(name for name, given in of_documents.items() if given)
-    refuse(
-        (options.queries and wrong, f"{wrong}: for documents, not --queries"),
-        (options.split and not options.queries, "--split: only with --queries"),
-        (options.split and options.input, "--split belongs to a collection; --input names the file of queries itself"),
-        (
-            not 0 <= options.shard_id < options.num_shards,
-            f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}",
-        ),
-        (options.input and not options.output, "--input needs --output DIR; only a collection has a default folder"),
-        (ray and sharded, "--num-shards is for processes without Ray; with --engine ray, give --workers"),
-        (ray and options.times, "--times measures one process; omit it with --engine ray"),
-        (joins_documents and options.hybrid != BM25, f"--with {options.hybrid}: documents are encoded --with {BM25}"),
-        (joins_documents and segmented, f"--with {BM25}: BM25 scores whole documents; omit --segment-length"),
-        (
-            options.queries and options.hybrid == BM25 and options.collection is None,
-            f"--with {BM25}: for queries in a file, name the encoded documents: --with DIR",
-        ),
-        (
-            not segmented and (options.segments, options.segment_overlap) != (None, None),
-            "--segments and --segment-overlap need --segment-length",
-        ),
-    )
-    if options.segment_length is not None:
-        from learned_sparse.collections.segments import Segmentation
-
-        options.segments, options.segment_overlap = options.segments or "all", options.segment_overlap or 0
-        options.segment_delimiter = "#"
-        Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
-    options.checkpoint = resolve_checkpoint(checkpoint) if checkpoint else default_checkpoint(options.model)
-    if options.hybrid and not (model and checkpoint):
-        options.model += f"+{BM25}"
-    return options
-
-
-def _default_collection(model: str, checkpoint: str | None) -> str:
-    """``DEMO_COLLECTION`` for the demo's checkpoints; any other model needs an explicit input."""
-    name = Path(checkpoint or model).name
-    if name not in DEMO_MODELS:
-        raise LearnedSparseError(
-            f"--model {model}: give --input FILE or --collection NAME to say what to encode; only the models of "
-            f"`make demo` ({', '.join(sorted(DEMO_MODELS))}) have a default, the embedded collection {DEMO_COLLECTION}"
-        )
-    return DEMO_COLLECTION
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m learned_sparse.encode",
         description="Encode a collection, or queries, into impact vectors that Pyserini and Anserini read.",
@@ -241,7 +188,63 @@ def _parser() -> argparse.ArgumentParser:
     how("--quantization-factor", type=float, metavar="X", help="impact = round(X * weight)")
     how("--bits", type=int, metavar="B", help="impacts up to 2**B - 1, calibrated on the first documents")
     how("--calibration", type=float, default=100.0, metavar="PERCENTILE", help="of the weights: %(default)s")
-    return parser
+    options = parser.parse_args(argv)
+    options.changes = parse_changes(vars(options).pop("set"))
+    model, checkpoint = options.model, options.checkpoint
+    if not (model or checkpoint):
+        raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR|HUB_ID")
+    options.model = model or Path(checkpoint).absolute().name
+    if options.collection is None and options.input is None:
+        options.collection = _default_collection(options.model, checkpoint)
+    segmented, ray, sharded = options.segment_length is not None, options.engine == "ray", options.num_shards > 1
+    joins_documents = options.hybrid and not options.queries
+    of_documents = {
+        "--engine ray": ray, "--num-shards": sharded, "--segment-length": segmented, "--expanded": options.expanded,
+    }  # fmt: skip
+    wrong = ", ".join(name for name, given in of_documents.items() if given)
+    refuse(
+        (options.queries and wrong, f"{wrong}: for documents, not --queries"),
+        (options.split and not options.queries, "--split: only with --queries"),
+        (options.split and options.input, "--split belongs to a collection; --input names the file of queries itself"),
+        (
+            not 0 <= options.shard_id < options.num_shards,
+            f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}",
+        ),
+        (options.input and not options.output, "--input needs --output DIR; only a collection has a default folder"),
+        (ray and sharded, "--num-shards is for processes without Ray; with --engine ray, give --workers"),
+        (ray and options.times, "--times measures one process; omit it with --engine ray"),
+        (joins_documents and options.hybrid != BM25, f"--with {options.hybrid}: documents are encoded --with {BM25}"),
+        (joins_documents and segmented, f"--with {BM25}: BM25 scores whole documents; omit --segment-length"),
+        (
+            options.queries and options.hybrid == BM25 and options.collection is None,
+            f"--with {BM25}: for queries in a file, name the encoded documents: --with DIR",
+        ),
+        (
+            not segmented and (options.segments, options.segment_overlap) != (None, None),
+            "--segments and --segment-overlap need --segment-length",
+        ),
+    )
+    if options.segment_length is not None:
+        from learned_sparse.collections.segments import Segmentation
+
+        options.segments, options.segment_overlap = options.segments or "all", options.segment_overlap or 0
+        options.segment_delimiter = "#"
+        Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
+    options.checkpoint = resolve_checkpoint(checkpoint) if checkpoint else default_checkpoint(options.model)
+    if options.hybrid and not (model and checkpoint):
+        options.model += f"+{BM25}"
+    return options
+
+
+def _default_collection(model: str, checkpoint: str | None) -> str:
+    """``DEMO_COLLECTION`` for the demo's checkpoints; any other model needs an explicit input."""
+    name = Path(checkpoint or model).name
+    if name not in DEMO_MODELS:
+        raise LearnedSparseError(
+            f"--model {model}: give --input FILE or --collection NAME to say what to encode; only the models of "
+            f"`make demo` ({', '.join(sorted(DEMO_MODELS))}) have a default, the embedded collection {DEMO_COLLECTION}"
+        )
+    return DEMO_COLLECTION
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.lines import unfit_reason
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.reading import Reading, Share, Sources, Token
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import unfit_reason
 
 BITS = 8
 """Bits of the impacts unless others are requested."""

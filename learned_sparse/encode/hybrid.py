@@ -18,12 +18,12 @@ import numpy as np
 from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts
 from learned_sparse.core.encoder import load_encoder as load_model
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record
+from learned_sparse.core.files import read_json
+from learned_sparse.core.lines import BM25_PREFIX
 from learned_sparse.core.quantize import Quantizer, calibrate_on
 from learned_sparse.core.reading import Reading, Sources, Token
 from learned_sparse.core.records import EXPANDED, SparseBatch
 from learned_sparse.core.settings import parse
-from learned_sparse.core.terms import BM25_PREFIX
 from learned_sparse.encode.bm25 import BITS, AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
@@ -209,7 +209,7 @@ def load_encoder(
     if side == "query":
         return Hybrid.queries(model, record, alpha)
     path = Path(statistics or ".", STATISTICS)
-    words = Bm25Documents(parse(Bm25Statistics, read_record(path), str(path)))
+    words = Bm25Documents(parse(Bm25Statistics, read_json(path, record=True), str(path)))
     if words.description != record.statistics:
         raise LearnedSparseError(f"{statistics}/{STATISTICS}: not the statistics of these vectors; encode them again")
     return Hybrid.documents(model, words, record)
@@ -218,7 +218,7 @@ def load_encoder(
 def recorded_hybrid(folder: Path) -> HybridRecord:
     """``hybrid`` of the descriptions in the manifest of encoded documents, or of an index of them."""
     note = folder / INDEX_NOTE
-    manifests = read_record(note).get("manifests", []) if note.is_file() else [asdict(Manifest.load(folder))]
+    manifests = read_json(note, record=True).get("manifests", []) if note.is_file() else [asdict(Manifest.load(folder))]
     recorded = manifests[0]["encoder"].get("hybrid") if manifests else None
     if not isinstance(recorded, Mapping):
         raise LearnedSparseError(f"{folder}: documents without BM25; name those of learned_sparse.encode --with bm25")
@@ -243,7 +243,7 @@ def _measured(
     weights = SparseBatch.concatenate([encode_texts(documents, sample[at : at + _SAMPLE_STEP]) for at in steps])
     own = documents.quantizer
     quantizer = own if own and own.bits else calibrate_on(weights, sample, BITS, percentile)
-    scale = _rounded(quantizer.scale * (2**BITS - 1) / quantizer.largest)
+    scale = _rounded(quantizer.scale * (2**BITS - 1) / (2 ** (quantizer.bits or BITS) - 1))
     spans = [_span(text) for text in sample[:PSEUDO_QUERIES]]
     bm25_score = _typical_score(AnalyzedText().encode(spans), words.encode(sample))
     return HybridRecord(

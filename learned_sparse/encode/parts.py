@@ -7,15 +7,16 @@ import json
 import logging
 import re
 from collections.abc import Sequence, Set
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.encoder import Encoder, query_quantizer
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record, sha256
-from learned_sparse.core.quantize import Quantizer, calibrate_on, check_weights
-from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.core.files import read_json, sha256, write_json
+from learned_sparse.core.quantize import Quantizer, calibrate_on
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.settings import parse
 from learned_sparse.jsonvector.manifest import (
     MANIFEST,
@@ -93,7 +94,7 @@ class PartFolder:
         ``weights``: those of the first texts ``ids``, on which a quantiser is calibrated if need be. Raises for weights
         that cannot be quantised, before anything is removed.
         """
-        check_weights(weights, ids)
+        self.manifest.quantizer.quantize(weights, ids)
         if self.calibrates:
             options = self.manifest.options
             quantizer = calibrate_on(weights, ids, options.get("bits"), options.get("calibration", 100.0))
@@ -101,14 +102,14 @@ class PartFolder:
         if self.overwrite:
             clear(self.folder)
         self.overwrite, self.stored = False, None
-        self.manifest.save(self.folder)
+        write_json(self.folder / MANIFEST, asdict(self.manifest), record=True)
 
     def finished(self, file: Path, record: Path, documents: Sequence[Document]) -> tuple[Part, Counts] | None:
         """The part ``file`` and its counts, if it has the vectors of ``documents``; None if it must be written."""
         if self.overwrite or self.calibrates or not record.is_file():
             return None
         try:
-            content = read_record(record)
+            content = read_json(record, record=True)
             part, counts = parse(Part, content["part"], str(record)), parse(Counts, content["counts"], str(record))
         except (KeyError, LearnedSparseError) as error:
             _log.warning("%s; writing this part again", error)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from learned_sparse.collections.documents import DocumentReader
+from learned_sparse.collections.documents import Document, DocumentReader
 from learned_sparse.core.encoder import Encoder, as_encoder, choose_quantizer, encode_texts
-from learned_sparse.core.files import locked, sha256, write_record
+from learned_sparse.core.files import locked, sha256, write_json
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode.parts import PartFolder, check_output, clear
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from learned_sparse.jsonvector.writer import LuceneTerms, open_part, write_documents
@@ -244,7 +244,7 @@ class Pipeline:
             total, name = Counts.total(self._counts), item.file.relative_to(parts.folder).as_posix()
             part = Part(file=name, documents=total.written, sha256=sha256(item.file))
             content = {"part": dataclasses.asdict(part), "counts": dataclasses.asdict(total)}
-            write_record(item.record, {**content, "fingerprint": parts.fingerprint(item.whole_part)})
+            write_json(item.record, {**content, "fingerprint": parts.fingerprint(item.whole_part)}, record=True)
             self._finished[item.part] = part, total
 
     def _finish(self) -> Manifest:

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collections.documents import DocumentReader, read_documents
-from learned_sparse.core.commands import add_engine_options
 from learned_sparse.core.encoder import Encoder, choose_quantizer, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError, counted
-from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json, write_record
-from learned_sparse.core.records import Query, SparseBatch
+from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.settings import add_engine_options
 from learned_sparse.encode.parts import PartFolder, merge_shards
 from learned_sparse.encode.pipeline import Pipeline, Progress
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Counts, Manifest, Part
 from learned_sparse.jsonvector.writer import LuceneTerms
 
 if TYPE_CHECKING:
+    from learned_sparse.collections.topics import Query
     from learned_sparse.encode.bm25 import Bm25Statistics
     from learned_sparse.ray import Engine
 
@@ -125,7 +126,7 @@ def encode_source(options: Namespace, source: Source, progress: Progress) -> Man
         rate = pipeline.encoded / pipeline.seconds
         _log.info("%s encoded, %.1f per second without loading", counted(pipeline.encoded, "document"), rate)
     if statistics is not None:
-        write_record(source.output / STATISTICS, dataclasses.asdict(statistics))
+        write_json(source.output / STATISTICS, dataclasses.asdict(statistics), record=True)
     if options.times and pipeline.encoded:
         write_json(options.times, {"documents": pipeline.encoded, "seconds": round(pipeline.seconds, 3)})
     return manifest

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.commands import command_line, refuse
 from learned_sparse.core.errors import counted, run_main
 from learned_sparse.core.files import encoded_folders, index_folder
-from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.core.settings import CommandParser, command_line, positive, refuse
 from learned_sparse.index.build import (
     VectorFiles,
     build_bm25_index,

@@ -22,10 +22,9 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
 from learned_sparse.core.files import new_output
-from learned_sparse.core.lines import read_lines
+from learned_sparse.core.lines import EMPTY_TERM, check_id, read_lines
 from learned_sparse.core.machine import processors
 from learned_sparse.core.quantize import MAX_IMPACT
-from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, index_files
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, load_manifests
 from learned_sparse.lucene.jvm import anserini_jar, java_thread
@@ -33,7 +32,7 @@ from learned_sparse.lucene.searchers import postings_of, read_contents
 from learned_sparse.lucene.writer import DELIMITER, LuceneWriter
 
 if TYPE_CHECKING:
-    from learned_sparse.core.records import Document
+    from learned_sparse.collections.documents import Document
 
 logger = logging.getLogger(__name__)
 
@@ -139,8 +138,7 @@ def build_bm25_index(
     def with_text() -> Generator[Document, None, None]:
         nonlocal empty
         for document in documents:
-            if reason := unfit_id_reason(document.id):
-                raise LearnedSparseError(f"{reason}; rename the document")
+            check_id(document.id)
             if document.text.strip(BLANK):
                 yield document
             else:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
-from learned_sparse.core.files import read_record, restore_folder, write_record
+from learned_sparse.core.files import read_json, restore_folder, write_json
 from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
@@ -34,7 +34,7 @@ class IndexNote:
         """Write the note into the folder of an index."""
         manifests = [asdict(manifest) for manifest in self.manifests]
         content = {"format": FORMAT, "kind": "index", "scoring": self.scoring, "manifests": manifests}
-        write_record(index / INDEX_MANIFEST, {**content, "index": self.facts})
+        write_json(index / INDEX_MANIFEST, {**content, "index": self.facts}, record=True)
 
     @classmethod
     def load(cls, index: Path, *, foreign: bool = False) -> IndexNote:
@@ -44,7 +44,7 @@ class IndexNote:
         """
         path = index / INDEX_MANIFEST
         restore_folder(index)
-        content = read_record(path) if path.is_file() else {}
+        content = read_json(path, record=True) if path.is_file() else {}
         if not path.is_file() and folder_kind(index) == "a Lucene index":
             if foreign:
                 return cls("impact", (), {})

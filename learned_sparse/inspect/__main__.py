@@ -8,11 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core.commands import refuse
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import index_folder
-from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive, refuse
 
 if TYPE_CHECKING:
     from learned_sparse.core.encoder import Side

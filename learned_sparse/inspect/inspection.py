@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.collection import load_collection
-from learned_sparse.collections.documents import read_documents
+from learned_sparse.collections.documents import Document, read_documents
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.encoder import Encoder, Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, counted
+from learned_sparse.core.lines import RESERVED
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.reading import Reading
-from learned_sparse.core.records import EXPANDED, Document, SparseBatch
-from learned_sparse.core.terms import RESERVED
+from learned_sparse.core.records import EXPANDED, SparseBatch
 from learned_sparse.encode.bm25 import AnalyzedText
 from learned_sparse.encode.hybrid import load_encoder
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 from learned_sparse.search.maxp import MaxP
-from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint, recorded_options
+from learned_sparse.search.query_encoder import RECORDED_OPTIONS, QueryEncoder, find_checkpoint
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -127,7 +127,8 @@ class IndexInspector:
         if self.manifest is None:
             raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")
         manifest, recorded = self.manifest, self.manifest.encoder
-        options = {**recorded_options(recorded), "revision": manifest.options.get("revision"), "device": self.device}
+        options = {key: recorded[key] for key in RECORDED_OPTIONS if recorded.get(key)}
+        options |= {"revision": manifest.options.get("revision"), "device": self.device}
         if "hybrid" in options:
             options["statistics"] = str(self.index)
         checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.collection import filed_under
-from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import encoded_folders, vectors_folder
 from learned_sparse.core.lines import BadLineError
-from learned_sparse.core.settings import CommandParser
+from learned_sparse.core.settings import CommandParser, command_line
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, UNVERIFIED, Counts, Manifest
 from learned_sparse.jsonvector.pruning import prune
 from learned_sparse.jsonvector.reader import LineReader, by_frequency, numbered_lines, vector_files

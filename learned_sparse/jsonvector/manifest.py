@@ -17,7 +17,7 @@ import numpy as np
 
 from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
-from learned_sparse.core.files import is_name, read_record, restore_folder, sha256, write_record
+from learned_sparse.core.files import is_name, read_json, restore_folder, sha256, write_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import parse
 
@@ -149,10 +149,6 @@ class Manifest:
                 raise LearnedSparseError(f"{where}: parts: {part.file!r} is not a file in the folder of the manifest")
         return manifest
 
-    def save(self, folder: Path) -> None:
-        """Write ``folder/manifest.json``, whole or not at all."""
-        write_record(folder / MANIFEST, dataclasses.asdict(self))
-
     @classmethod
     def load(cls, folder: Path) -> Manifest:
         """Read ``folder/manifest.json``."""
@@ -160,7 +156,7 @@ class Manifest:
         restore_folder(folder)
         if not path.is_file():
             raise wrong_path(folder, f"encoded texts ({MANIFEST} is missing)", "name what learned_sparse.encode wrote")
-        return cls.from_json(read_record(path), str(path))
+        return cls.from_json(read_json(path, record=True), str(path))
 
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
         """Fields that must be equal before vectors are added, without the options ``free``.
@@ -178,7 +174,7 @@ class Manifest:
         """
         messages, query = list(warnings), self.query_quantizer
         # A score is at most the largest sum of impacts of a document times the largest impact of a query.
-        bound = counts.largest_sum * (1 if query is None or query.bits is None else query.largest)
+        bound = counts.largest_sum * (1 if query is None or query.bits is None else 2**query.bits - 1)
         if self.kind == "documents" and self.scoring == "impact" and bound > EXACT_FLOATS:
             messages.append(
                 f"scores may reach {bound:,}; above {EXACT_FLOATS:,} Lucene's float scores are not exact, and "
@@ -187,7 +183,7 @@ class Manifest:
         if self.kind == "documents" and counts.written and counts.empty_vectors == counts.written:
             messages.append("every vector is empty: no query will find anything; is the checkpoint trained?")
         finished = dataclasses.replace(self, complete=True, parts=tuple(parts), counts=counts, warnings=tuple(messages))
-        finished.save(folder)
+        write_json(folder / MANIFEST, dataclasses.asdict(finished), record=True)
         return finished
 
     def check(self, folder: Path, *, hashes: bool = True) -> None:

@@ -16,7 +16,7 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, progress_bar
 from learned_sparse.core.files import new_output, sha256
-from learned_sparse.core.terms import BM25_PREFIX, EMPTY_TERM
+from learned_sparse.core.lines import BM25_PREFIX, EMPTY_TERM
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, STATISTICS, Manifest, load_manifests, parts_sha256
 from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, read_objects
 from learned_sparse.jsonvector.writer import open_part

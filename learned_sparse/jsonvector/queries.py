@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
 from learned_sparse.core.files import atomic_write
-from learned_sparse.core.lines import text_lines
+from learned_sparse.core.lines import NO_TERMS, BadLineError, check_id, text_lines, unfit_reason
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import NO_TERMS, unfit_id_reason, unfit_reason
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences
 from learned_sparse.jsonvector.reader import read_objects
 from learned_sparse.jsonvector.writer import LuceneTerms, check_impacts
@@ -85,10 +85,12 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     for number, line in text_lines(path):
         where = f"{path}:{number}"
         name, _, text = line.partition("\t")
-        if not (tokens := text.split()) or unfit_id_reason(name) or "\t" in text:
-            raise LearnedSparseError(
-                f"{where}: expected an id without white space, a tab, terms ({NO_TERMS} for none); got {line[:60]!r}"
-            )
+        if not (tokens := text.split()) or "\t" in text:
+            raise LearnedSparseError(f"{where}: expected an id, a tab, terms ({NO_TERMS} for none); got {line[:60]!r}")
+        try:
+            check_id(name)
+        except BadLineError as error:
+            raise LearnedSparseError(f"{where}: {error}") from None
         if name in topics:
             raise LearnedSparseError(f"{where}: the query id {name!r} occurs twice; remove one of the two")
         topics[name] = {} if tokens == [NO_TERMS] else dict(Counter(tokens))

@@ -13,10 +13,9 @@ import numpy as np
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, not_found, progress_bar, wrong_path
-from learned_sparse.core.lines import BadLineError, check_id, read_lines
+from learned_sparse.core.lines import EMPTY_TERM, BadLineError, check_id, read_lines, unfit_reason
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, load_manifests
 
 

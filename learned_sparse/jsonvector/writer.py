@@ -13,9 +13,9 @@ import orjson
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write
+from learned_sparse.core.lines import EMPTY_TERM, check_id, unfit_reason
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 
 
 class LuceneTerms:
@@ -67,8 +67,7 @@ def write_documents(
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
     """Raise if Anserini would drop, split or change an id, a term or an impact of ``batch``."""
     for name in ids:
-        if reason := unfit_id_reason(name):
-            raise LearnedSparseError(f"{reason}; rename it")
+        check_id(name)
     if batch.values.dtype.kind not in "iu":
         raise LearnedSparseError(f"impacts are integers, got {batch.values.dtype}: quantise the weights first")
     invalid = (batch.values < 1) | (batch.values > MAX_IMPACT)

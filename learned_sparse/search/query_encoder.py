@@ -15,12 +15,14 @@ from learned_sparse.core.encoder import (
     resolve_checkpoint,
 )
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import checkpoint_folder, is_name, read_record
+from learned_sparse.core.files import checkpoint_folder, is_name, read_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 
+RECORDED_OPTIONS = ("max_length", "dtype", "top_k", "hybrid", "settings")
+"""Keys of a recorded ``Encoder.description`` that are options of ``load_encoder``."""
 PREFIX = "learned_sparse:"
 """``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means an encoder of this package."""
 
@@ -89,9 +91,13 @@ class QueryEncoder:
                 )
             return cls(checkpoint, None, load=load, **({"settings": changes, **options} if changes else options))
         manifest = note.manifests[0]
+        recorded = dict(manifest.query_encoder or {})
+        if changes:
+            recorded["settings"] = {**recorded.get("settings", {}), **changes}
         source = checkpoint or find_checkpoint(manifest, index)
         if isinstance(source, str | Path):
-            options = {"model": manifest.model, **recorded_options(manifest.query_encoder or {}, changes), **options}
+            kept = {key: recorded[key] for key in RECORDED_OPTIONS if recorded.get(key)}
+            options = {"model": manifest.model, **kept, **options}
         if checkpoint is None and manifest.options.get("revision"):
             options = {"revision": manifest.options["revision"], **options}
         try:
@@ -102,16 +108,14 @@ class QueryEncoder:
             ) from error
         if manifest.query_encoder is None:
             return query_encoder
-        encoder, recorded = query_encoder.encoder, dict(manifest.query_encoder)
+        encoder, before = query_encoder.encoder, manifest.query_encoder.get("settings", {})
         for key, value in changes.items():
-            if key not in encoder.query_only_settings and recorded.get("settings", {}).get(key) != value:
+            if key not in encoder.query_only_settings and before.get(key) != value:
                 free = ", ".join(sorted(encoder.query_only_settings)) or "none"
                 raise LearnedSparseError(
                     f"{index}: documents depend on the setting {key!r} too: encode and index them again with "
                     f"--set {key}={value}; settings that only queries depend on: {free}"
                 )
-        if changes:
-            recorded["settings"] = {**recorded.get("settings", {}), **changes}
         if changed := differences(recorded, encoder.description):
             raise LearnedSparseError(
                 f"{index}: this encoder does not match the index: {as_text(changed, 'in the index', 'in the encoder')};"
@@ -127,7 +131,7 @@ class QueryEncoder:
         """``{term: impact}`` of each text, in order."""
         weights = encode_texts(self.encoder, [text.replace(EXPANDED, " ") for text in texts])
         impacts, _ = self.quantizer.quantize(weights, texts, "query")
-        return [impacts.row(row) for row in range(len(impacts))]
+        return [impacts.row(row) for row in range(len(texts))]
 
 
 def find_checkpoint(manifest: Manifest, folder: Path) -> str:
@@ -158,13 +162,8 @@ def encoder_named(name: str) -> QueryEncoder | None:
     rest = name.removeprefix(PREFIX)
     path = Path(rest, INDEX_MANIFEST)
     if path.is_file():
-        return QueryEncoder.from_index(rest) if read_record(path).get("kind") == "index" else QueryEncoder(rest)
+        return (
+            QueryEncoder.from_index(rest) if read_json(path, record=True).get("kind") == "index" else QueryEncoder(rest)
+        )
     checkpoint = resolve_checkpoint(rest)
     return None if checkpoint == name else QueryEncoder(checkpoint)
-
-
-def recorded_options(recorded: Mapping[str, Any], changes: Mapping[str, Any] = {}) -> dict[str, Any]:
-    """Options of ``load_encoder`` that give the ``recorded`` side of a model, with ``changes`` of settings."""
-    settings = {**recorded.get("settings", {}), **changes} or None
-    options = {key: recorded.get(key) for key in ("max_length", "dtype", "top_k", "hybrid")} | {"settings": settings}
-    return {key: value for key, value in options.items() if value is not None}

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections.collection import Collection
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.records import Document
 from learned_sparse.inspect.inspection import IndexInspector, encoder_cache
 from learned_sparse.lucene.jvm import java_thread
 from learned_sparse.search.maxp import Hits, MaxP

@@ -26,8 +26,8 @@ from eval.costs import (
     time_searches,
 )
 from eval.reproduce.claims import COSTS
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index.build import build_bm25_index, build_index, open_vectors
 from learned_sparse.index.note import IndexNote

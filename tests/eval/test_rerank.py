@@ -17,10 +17,10 @@ from transformers import BertForSequenceClassification
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.teach.scorers import CrossEncoder, DotProducts
 from eval.rerank import main, rerank
+from learned_sparse.collections.documents import Document
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 from tests.tiny_models import save_classifier, tokenizer
 from tests.toy_data import save_beir
 

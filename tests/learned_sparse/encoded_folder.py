@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.encoder import Encoder
-from learned_sparse.core.files import sha256
+from learned_sparse.core.files import sha256, write_json
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.jsonvector.manifest import MANIFEST, Counts, Manifest, Part
 from learned_sparse.jsonvector.queries import write_queries
 from learned_sparse.jsonvector.writer import LuceneTerms, open_part, write_documents
 
@@ -70,7 +72,7 @@ def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: A
         "counts": Counts(read=len(names), written=len(names), empty_vectors=empty, postings=postings),
         "parts": tuple(written),
     }
-    Manifest(**{**settings, **changes}).save(folder)
+    write_json(folder / MANIFEST, asdict(Manifest(**{**settings, **changes})), record=True)
     return folder
 
 

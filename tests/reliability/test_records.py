@@ -17,7 +17,7 @@ from encoders.training.recipe import load_recipe, to_mapping
 from encoders.training.session import load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, record_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_json, write_record
+from learned_sparse.core.files import read_json, write_json
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
 from tests.learned_sparse.encoded_folder import write_folder
@@ -42,7 +42,8 @@ def save_note(folder: Path) -> None:
 RECORDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], Any]]] = {
     "learned_sparse.json": (save_note, IndexNote.load),
     "training/state/state.json": (
-        lambda folder: write_record(folder / "training/state/state.json", dataclasses.asdict(PROGRESS)), resume
+        lambda folder: write_json(folder / "training/state/state.json", dataclasses.asdict(PROGRESS), record=True),
+        resume,
     ),
     "reproduce/steps/search.json": (
         lambda _: write_end(STEP, 1.0, alone=True), lambda _: (record_of(STEP), is_done(STEP))
@@ -77,7 +78,7 @@ def test_parts_of_a_manifest_are_files_in_its_folder(file: str, tmp_path: Path) 
     content = read_json(write_folder(tmp_path, {"d1": {"itch": 2}}) / "manifest.json")
     content["parts"][0]["file"] = file
     del content["sha256"]
-    write_record(tmp_path / "manifest.json", content)
+    write_json(tmp_path / "manifest.json", content, record=True)
     with pytest.raises(LearnedSparseError, match=r"manifest\.json: parts: .* is not a file in the folder"):
         Manifest.load(tmp_path)
 

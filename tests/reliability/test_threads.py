@@ -13,7 +13,7 @@ import torch
 
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
-from learned_sparse.core.records import Document
+from learned_sparse.collections.documents import Document
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.lucene.searchers import ImpactSearcher

@@ -24,9 +24,10 @@ from encoders.checkpoints.tokenizer import (
 )
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
+from learned_sparse.collections.documents import Document
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import EXPANDED, Document
+from learned_sparse.core.records import EXPANDED
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 
 TOKENIZER = tokenizer()

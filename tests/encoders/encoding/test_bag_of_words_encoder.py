@@ -23,7 +23,7 @@ from encoders.encoding.model import new_model, save_checkpoint
 from encoders.models.bags import BagOfWords
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record, write_record
+from learned_sparse.core.files import read_json, write_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
@@ -58,9 +58,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
             model.towers["query_weights"].weights.data.copy_(torch.linspace(-1, 3, len(VOCABULARY)))
         save_checkpoint(folders[name], model)
         older = Path(shutil.copytree(folders[name], folders[name].with_name("older")))
-        content = read_record(older / NOTES)
+        content = read_json(older / NOTES, record=True)
         del content["bags"]
-        write_record(older / NOTES, content)
+        write_json(older / NOTES, content, record=True)
     return folders
 
 
@@ -139,10 +139,10 @@ def test_terms_that_lucene_cannot_store() -> None:
 def changeable(saved: dict[str, Path], tmp_path: Path) -> Path:
     """A checkpoint whose notes allow changes."""
     folder = Path(shutil.copytree(saved["tf"], tmp_path / "changeable"))
-    content = read_record(folder / NOTES)
+    content = read_json(folder / NOTES, record=True)
     content["bags"]["query"].update(changeable=["threshold", "max_terms", "mode"], query_only_settings=["max_terms"])
     content["quantizers"]["query"] = {"scale": 3.0, "bits": 8}
-    write_record(folder / NOTES, content)
+    write_json(folder / NOTES, content, record=True)
     return folder
 
 
@@ -169,7 +169,7 @@ def test_changed_settings(changeable: Path) -> None:
 def test_a_damaged_or_missing_tokenizer_file(saved: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved["tf"], tmp_path / "damaged"))
     (folder / TOKENIZER).write_text("{")
-    write_record(folder / NOTES, read_record(folder / NOTES) | {"files": {}})
+    write_json(folder / NOTES, read_json(folder / NOTES, record=True) | {"files": {}}, record=True)
     with pytest.raises(LearnedSparseError, match=r"tokenizer\.json: not a readable tokenizer"):
         load_encoder(str(folder), "query")
     (folder / TOKENIZER).unlink()

@@ -12,7 +12,7 @@ from encoders.backbone import device
 from encoders.checkpoints.notes import NOTES
 from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record, write_record
+from learned_sparse.core.files import read_json, write_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.encode.__main__ import main as encode
 from tests.tiny_models import TEXTS
@@ -85,7 +85,7 @@ def test_a_failed_save_leaves_the_earlier_checkpoint_and_one_that_is_cut_off_lea
 
 
 def change(folder: Path, **changes: Any) -> None:
-    write_record(folder / NOTES, read_record(folder / NOTES) | changes)
+    write_json(folder / NOTES, read_json(folder / NOTES, record=True) | changes, record=True)
 
 
 def test_missing_parts_of_a_checkpoint_are_errors(model: LoadedModel, tmp_path: Path) -> None:

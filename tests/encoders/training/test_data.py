@@ -13,8 +13,8 @@ from encoders.training.examples import Example, JudgedExamples, bm25_run, exampl
 from encoders.training.recipe import Negatives, Source
 from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Query
 from tests.encoders.training.conftest import Recipes
 
 TEXTS = {"a": "one", "b": "two", "c": "three", "copy": "one"}

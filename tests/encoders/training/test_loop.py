@@ -15,7 +15,7 @@ from encoders.encoding.model import load_checkpoint
 from encoders.training.recipe import Recipe, to_mapping
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import locked, read_record, write_record
+from learned_sparse.core.files import locked, read_json, write_json
 from learned_sparse.core.quantize import Quantizer
 from tests.encoders.training.conftest import Recipes, Trained
 
@@ -194,16 +194,16 @@ def test_a_recipe_is_compared_by_meaning_when_a_run_is_resumed(
     run = trained(tiny_recipe({"steps": 4}))
     stop_after(0)
     path = run.folder / "training" / "state" / "state.json"
-    state = read_record(path)
+    state = read_json(path, record=True)
     del state["recipe"]["idf_bias"], state["recipe"]["stages"][0]["rank"]["negatives_from"]
-    write_record(path, state)
-    write_record(path, {**state, "recipe": {**state["recipe"], "old_key": 1}})
+    write_json(path, state, record=True)
+    write_json(path, {**state, "recipe": {**state["recipe"], "old_key": 1}}, record=True)
     with pytest.raises(LearnedSparseError, match=r"unknown key 'old_key'.*--overwrite starts again"):
         trained(tiny_recipe({"steps": 4}), resume=True)
     path.unlink()
     with pytest.raises(LearnedSparseError, match=r"state\.json: no such file"):
         trained(tiny_recipe({"steps": 4}), resume=True)
-    write_record(path, state)
+    write_json(path, state, record=True)
     assert trained(tiny_recipe({"steps": 4}), resume=True).report.finished
 
 

@@ -14,10 +14,10 @@ import scipy.sparse
 from encoders.training.examples import JudgedExamples, best_documents
 from encoders.training.files import TeacherScores
 from encoders.training.recipe import Negatives
+from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Query
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]

@@ -14,9 +14,10 @@ import pytest
 from learned_sparse.collections.catalogue import folder_name, name_of_folder
 from learned_sparse.collections.collection import DATA_VARIABLE, load_collection
 from learned_sparse.collections.descriptions import MEASURES, descriptions
+from learned_sparse.collections.documents import Document
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import is_name, locked
-from learned_sparse.core.records import Document, Query
 from tests.catalogue_data import catalogued
 from tests.learned_sparse.input_files import write
 from tests.toy_data import TEXTS, save_beir, save_collection

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collections.documents import DocumentReader, read_documents
+from learned_sparse.collections.documents import Document, DocumentReader, read_documents
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import EXPANDED, Document
+from learned_sparse.core.records import EXPANDED
 from tests.learned_sparse.input_files import IDS, write
 
 ANY = st.characters(exclude_characters=EXPANDED, exclude_categories=["Cs"])

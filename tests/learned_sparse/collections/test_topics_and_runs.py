@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collections.topics import read_queries
+from learned_sparse.collections.topics import Query, read_queries
 from learned_sparse.collections.trec import ranked, read_qrels, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import EXPANDED, Query
+from learned_sparse.core.records import EXPANDED
 from tests.learned_sparse.input_files import IDS, write
 
 ANY = st.characters(exclude_characters=f"\t\n\r{EXPANDED}", exclude_categories=["Cs"])

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core.commands import command_line
 from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.settings import command_line
 
 
 def exit_status(error: BaseException) -> int | str | None:

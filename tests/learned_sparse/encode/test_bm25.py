@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.documents import Document
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_record
+from learned_sparse.core.files import read_json
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Document, Query, SparseBatch
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.settings import parse
 from learned_sparse.encode import __main__
 from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
@@ -205,7 +207,7 @@ def test_commands_search_it_with_the_recorded_share(encoded: Path, tmp_path: Pat
 def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: Path) -> None:
     folder = tmp_path / "home/vectors/toy/fake+bm25"
     rows = dict(read_vectors(folder / "vectors/part-00000.jsonl"))
-    words = Bm25Documents(parse(Bm25Statistics, read_record(encoded / "bm25.json"), ""))
+    words = Bm25Documents(parse(Bm25Statistics, read_json(encoded / "bm25.json", record=True), ""))
     write_vectors(tmp_path / "words", [Document(*item) for item in TEXTS.items()], words)
     for name, row in read_vectors(tmp_path / "words/vectors/part-00000.jsonl"):
         assert {f"b:{term}": impact for term, impact in row.items()}.items() <= rows[name].items()

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collections.documents import DocumentReader, Fields, parse_json, parse_tsv, read_documents
+from learned_sparse.collections.documents import Document, DocumentReader, Fields, parse_json, parse_tsv, read_documents
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import BadLineError
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import EXPANDED, Document, SparseBatch
+from learned_sparse.core.records import EXPANDED, SparseBatch
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.search.query_encoder import QueryEncoder

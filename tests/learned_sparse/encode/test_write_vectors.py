@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse.collections.documents import read_documents
+from learned_sparse.collections.documents import Document, read_documents
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import pipeline
 from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.__main__ import main as check

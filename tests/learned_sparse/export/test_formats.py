@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_json, sha256
+from learned_sparse.core.files import read_json, sha256, write_json
 from learned_sparse.export.__main__ import main
 from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
 from learned_sparse.export.inverted import _postings
@@ -226,7 +226,7 @@ def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
     vectors, queries = save(tmp_path)
     manifest = Manifest.load(vectors)
     other = dataclasses.replace(manifest, kind="queries", parts=(), encoder=description(architecture="other"))
-    other.save(queries)
+    write_json(queries / "manifest.json", dataclasses.asdict(other), record=True)
     with pytest.raises(LearnedSparseError, match=r"not encoded by the model of the documents .architecture"):
         export_vectors("seismic", tmp_path / "out", vectors=[vectors], queries=queries)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 from collections.abc import Iterable
@@ -13,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
-from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.core.lines import EMPTY_TERM
 from learned_sparse.index import __main__ as command
 from learned_sparse.index import build
 from learned_sparse.index.build import build_bm25_index, build_index, delimited, index_directly, open_vectors
@@ -24,7 +23,6 @@ from learned_sparse.jsonvector.manifest import Counts, Manifest
 from learned_sparse.lucene.searchers import (
     ImpactSearcher,
     document_frequencies,
-    open_reader,
     postings_of,
     read_contents,
 )
@@ -264,7 +262,8 @@ def test_vectors(scoring: str, tmp_path: Path) -> None:
     indexes = both_ways(vectors, tmp_path, scoring)
     direct, stock = (statistics(index, vectors) for index in indexes)
     assert direct == stock
-    with contextlib.closing(open_reader(indexes[0])) as reader:  # one thread keeps the order of the files
+    with ImpactSearcher(indexes[0]) as searcher:  # one thread keeps the order of the files
+        reader = searcher.reader
         names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
     assert names == list(vectors)
     assert direct["postings"] == {name: vector or {EMPTY_TERM: 1} for name, vector in vectors.items()}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.inspect.inspection import IndexInspector

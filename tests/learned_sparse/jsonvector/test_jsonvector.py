@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256, write_json
+from learned_sparse.core.lines import EMPTY_TERM, BadLineError, check_id, unfit_reason
 from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
-from learned_sparse.core.records import Query, SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from learned_sparse.jsonvector.queries import check_queries, read_topics, write_queries
@@ -27,7 +28,16 @@ from learned_sparse.jsonvector.writer import LuceneTerms
 from tests.learned_sparse.encoded_folder import save_queries, write_folder, write_part
 
 characters = st.characters(exclude_categories=["Cs"])
-ids = st.text(characters, min_size=1).filter(lambda text: unfit_id_reason(text) is None)
+
+
+def is_id(text: str) -> bool:
+    try:
+        return bool(check_id(text))
+    except BadLineError:
+        return False
+
+
+ids = st.text(characters, min_size=1).filter(is_id)
 terms = st.text(characters, min_size=1, max_size=12).filter(lambda term: unfit_reason(term) is None)
 vectors = st.dictionaries(terms, st.integers(1, 10**6), max_size=8)
 VECTORS = {"d3": {"a": 2}, "d1": {"a": 1, "b": 2}, "d2": {}, "d10": {"c": 300}, "d4": {"b": 1}}
@@ -248,7 +258,7 @@ def test_queries_belong_to_their_manifest_and_to_the_documents(tmp_path: Path) -
     check_queries(tmp_path / "queries", vectors)  # no manifest: nothing is known
     part = Part(file="queries.tsv", documents=1, sha256=sha256(tmp_path / "queries" / "queries.tsv"))
     manifest = dataclasses.replace(vectors, kind="queries", encoder=model, parts=(part,))
-    manifest.save(tmp_path / "queries")
+    write_json(tmp_path / "queries/manifest.json", dataclasses.asdict(manifest), record=True)
     check_queries(tmp_path / "queries" / "queries.tsv", vectors)
     assert read_topics(tmp_path / "queries") == {"q1": {"a": 1}}
     (tmp_path / "queries" / "queries.tsv").write_text("q1\tb\n")

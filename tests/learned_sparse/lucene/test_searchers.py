@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.collections.documents import Document
+from learned_sparse.collections.topics import Query
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document, Query
 from learned_sparse.index.build import build_bm25_index, build_index, delimited
-from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, open_reader, search_bm25
+from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, search_bm25
 from learned_sparse.lucene.writer import LuceneWriter
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
@@ -52,8 +52,8 @@ def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         writer.add(chunk, [delimited(VECTORS[name]) for name in chunk])
         writer._writer.commit()
     writer._writer.close()
-    with contextlib.closing(open_reader(folder)) as reader:
-        assert reader.leaves().size() == 8
+    with ImpactSearcher(folder) as searcher:
+        assert len(searcher.leaves) == 8
     return folder
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lines import EMPTY_TERM, NO_TERMS
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS
 from learned_sparse.search.engines import PisaSearcher, SeismicSearcher, load_backend
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.pyterrier import document_transformer, query_transformer

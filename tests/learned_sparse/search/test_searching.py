@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from learned_sparse import pyserini
+from learned_sparse.collections.documents import Document
 from learned_sparse.collections.trec import read_run, separate_ties
-from learned_sparse.core.records import Document
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.jsonvector.manifest import Counts
