@@ -24,7 +24,13 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The device ``name``; for ``None`` or ``"auto"``, CUDA, else Apple's GPU, else the CPU."""
+    """The device ``name``; for ``None`` or ``"auto"``, CUDA, else Apple's GPU, else the CPU.
+
+    From here on torch uses no more threads than this process has processors: in a container, torch counts those of the
+    host. ``OMP_NUM_THREADS`` and a smaller number set before are kept.
+    """
+    if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > processors():
+        torch.set_num_threads(processors())
     if name in (None, "auto"):
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -36,15 +42,6 @@ def choose_device(name: str | None) -> torch.device:
         reason = str(error).splitlines()[0]
         raise LearnedSparseError(f"device {name!r}: {reason}; omit --device to have one chosen") from error
     return device
-
-
-def limit_threads() -> None:
-    """Let torch use no more threads than this process has processors: in a container, torch counts those of the host.
-
-    ``OMP_NUM_THREADS`` and a smaller number set before are kept.
-    """
-    if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > processors():
-        torch.set_num_threads(processors())
 
 
 def choose_dtype(name: str | None, device: torch.device, default: str = "auto") -> str:

@@ -58,8 +58,9 @@ class Tower(nn.Module, ABC):
         self.model = model
         self.longest_input = None if model is None else longest_input(model)
         """Maximum number of tokens that the position embeddings allow; None without a limit."""
-        causal = model is not None and is_causal(model.config)
-        self._options: dict[str, Any] = {"use_cache": False} if causal else {}
+        self.causal = model is not None and type(model.config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
+        """Whether the network is a decoder LM, whatever its attention is."""
+        self._options: dict[str, Any] = {"use_cache": False} if self.causal else {}
         """Options of each call of ``model``."""
 
     @abstractmethod
@@ -251,11 +252,6 @@ def save_network(model: Any, folder: Path) -> None:
         model.save_pretrained(folder, state_dict=merged_weights(model))
 
 
-def is_causal(config: Any) -> bool:
-    """Whether the model of ``config`` is a decoder LM, whatever its attention is."""
-    return type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
-
-
 def pretrained_config(folder: Path, num_hidden_layers: int | None = None, attention: Attention | None = None) -> Any:
     """The configuration of the model in ``folder``, with the first layers only if given.
 
@@ -263,7 +259,7 @@ def pretrained_config(folder: Path, num_hidden_layers: int | None = None, attent
     model is no language model, or if it has fewer layers.
     """
     tensors, config = tensor_names(folder), read_config(folder)
-    if is_causal(config):
+    if type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
             raise LearnedSparseError(
                 f"{folder}: {config.model_type} is not a masked-LM or decoder LM of transformers; use BERT"
@@ -309,7 +305,8 @@ def load_pretrained(folder: Path, config: Any, auto_class: Any = None) -> tuple[
     """
     safe = any(folder.glob("*.safetensors"))
     options = {"use_safetensors": safe, "weights_only": True, "trust_remote_code": False, "dtype": torch.float32}
-    lm: Any = transformers.AutoModelForCausalLM if is_causal(config) else transformers.AutoModelForMaskedLM
+    causal = type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    lm: Any = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForMaskedLM
     with quiet():
         try:
             model, loading = (auto_class or lm).from_pretrained(
@@ -328,7 +325,7 @@ def load_pretrained(folder: Path, config: Any, auto_class: Any = None) -> tuple[
             "copy or download both again"
         )
     check_finite(model.state_dict(), folder)
-    if is_causal(config) and not config.is_causal:
+    if causal and not config.is_causal:
         for module in model.modules():  # attention without a mask asks the layer
             if hasattr(module, "is_causal"):
                 module.is_causal = False

@@ -160,14 +160,6 @@ def as_json(settings: Any) -> dict[str, Any]:
     return content
 
 
-def check_sizes(name: str, max_length: int, top_k: int | None, limit: int | None = None) -> None:
-    """Raise if ``max_length`` or ``top_k`` is out of range; ``limit`` is the length of the position embeddings."""
-    if not 3 <= max_length <= (limit or 2**31 - 1):
-        raise LearnedSparseError(f"{name}: max length {max_length}; give 3 to {limit or 2**31 - 1} tokens")
-    if top_k is not None and top_k < 1:
-        raise LearnedSparseError(f"{name}: top k {top_k}; give at least 1, or omit it to keep all terms")
-
-
 def changed_keys(
     name: str, before: Mapping[str, Any], after: Mapping[str, Any], changeable: Iterable[str]
 ) -> frozenset[str]:

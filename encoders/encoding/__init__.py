@@ -4,5 +4,5 @@ Start reading in ``loading`` (``load_encoder``) and ``encoder`` (``CheckpointEnc
 loads whole models. A side that learns nothing is encoded without torch and transformers.
 """
 
-__all__ = ["bag_of_words", "encoder", "loading", "model", "text_encoder"]
+__all__ = ["bag_of_words", "encoder", "loading", "model"]
 """Public modules."""

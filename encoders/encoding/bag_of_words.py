@@ -12,9 +12,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from encoders.checkpoints.foreign import read_table
-from encoders.checkpoints.notes import CheckpointNotes, changed_keys, check_sizes
-from encoders.checkpoints.tokenizer import read_tokenizer, spellings
-from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
+from encoders.checkpoints.notes import CheckpointNotes, changed_keys
+from encoders.checkpoints.tokenizer import Prepared, TextEncoder, keep_top_k, read_tokenizer, spellings
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
@@ -110,7 +109,6 @@ def load_bag_of_words(
     """``encoders.encoding.loading.load_encoder`` for a side without a network; ``name`` opens error messages."""
     bag, settings = parse(BagNotes, notes.bags[side], f"{folder}: bags: {side}"), {**notes.settings, **settings}
     changed = changed_keys(name, notes.settings, settings, bag.changeable)
-    check_sizes(name, max_length, top_k)
     tables = () if bag.table is None else (bag.table,)
     notes.check_files(folder, tables)
     table = read_table(notes.tower_folder(folder, bag.table), notes.vocabulary_size) if bag.table else None

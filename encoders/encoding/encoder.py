@@ -13,11 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from encoders.backbone.device import DTYPES, choose_device, choose_dtype, limit_threads, prepare_network
+from encoders.backbone.device import DTYPES, choose_device, choose_dtype, prepare_network
 from encoders.backbone.towers import load_tokenizer
-from encoders.checkpoints.notes import CheckpointNotes, as_json, check_sizes
-from encoders.checkpoints.tokenizer import Vocabulary
-from encoders.encoding.text_encoder import Prepared, TextEncoder, keep_top_k
+from encoders.checkpoints.notes import CheckpointNotes, as_json
+from encoders.checkpoints.tokenizer import Prepared, TextEncoder, Vocabulary, keep_top_k
 from encoders.models import ARCHITECTURES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -154,7 +153,6 @@ def load_checkpoint_encoder(
     kinds = chosen.towers(side)
     notes.check_files(folder, kinds)
     tokenizer = load_tokenizer(folder / notes.towers.get("document", ""))
-    limit_threads()
     chosen_device = choose_device(device)
     # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
     chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if kinds else "fp32"
@@ -165,7 +163,8 @@ def load_checkpoint_encoder(
             raise LearnedSparseError(f"{name}: the weights have {size} dimensions, the checkpoint records {recorded}")
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size, name)
     longest = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
-    check_sizes(name, max_length, top_k, longest)
+    if longest and max_length > longest:
+        raise LearnedSparseError(f"{name}: max length {max_length}; give 3 to {longest} tokens")
     encoder = CheckpointEncoder(
         chosen.weigher(side, towers, vocabulary) if weights else nn.Identity(),
         tokenizer,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from encoders.checkpoints.hub import locate, published_settings, resolve_checkpoint
 from encoders.checkpoints.notes import read_notes
 from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
-    from encoders.encoding.text_encoder import TextEncoder
+    from encoders.checkpoints.tokenizer import TextEncoder
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ def load_encoder(
     if notes.unrecorded:
         changes = {**published_settings(checkpoint, notes.unrecorded, side), **changes}
     length = notes.max_length[side] if max_length is None else max_length
+    if not 3 <= length < 2**31:
+        raise LearnedSparseError(f"{name}: max length {length}; give at least 3 tokens")
+    if top_k is not None and top_k < 1:
+        raise LearnedSparseError(f"{name}: top k {top_k}; give at least 1, or omit it to keep all terms")
     assumptions = []
     if "pooling" in notes.unrecorded and "pooling" not in changes:
         assumptions.append("max pooling (--set pooling=sum corrects it)")

@@ -16,7 +16,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from encoders.backbone.towers import LanguageModel, is_causal, write_tensors
+from encoders.backbone.towers import LanguageModel, write_tensors
 from encoders.checkpoints.foreign import IDF, ROUTER, SATURATION, UNICOIL_HEAD
 from encoders.checkpoints.hub import MODULES
 from encoders.checkpoints.notes import as_json
@@ -102,7 +102,7 @@ def _check_splade(model: LoadedModel, target: str) -> None:
     for tower in (tower for tower in model.towers.values() if isinstance(tower, LanguageModel)):
         if tower.has_added_bias:
             _refuse("idf_bias gave this backbone an output bias, which other tools do not read")
-        if is_causal(tower.model.config):
+        if tower.causal:
             _refuse("a decoder LM: other tools compute SPLADE with masked-LMs only")
     if model.prompts and target != "sentence-transformers":
         _refuse("prompts: this tool has none; sentence-transformers has")

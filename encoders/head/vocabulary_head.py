@@ -141,10 +141,13 @@ class TiledScores:
         self, hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, *, drop_padding: bool | None = None
     ) -> None:
         """The arguments are those of ``pool``; ``drop_padding``: default on the CPU only."""
-        self.weight, self.bias, self.dtype = weight, bias, compute_dtype(hidden)
+        device = hidden.device.type
+        self.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        """Data type of matrix products: that of autocast, or the tensor's own."""
+        self.weight, self.bias = weight, bias
         self._wide = torch.promote_types(hidden.dtype, torch.float32)
         (self.texts, tokens), mask = mask.shape, mask.bool()
-        drop_padding = hidden.device.type == "cpu" if drop_padding is None else drop_padding
+        drop_padding = device == "cpu" if drop_padding is None else drop_padding
         self.kept = None if drop_padding else mask.reshape(-1, 1)
         """Rows that are no padding, ``(rows, 1)``; None if all are."""
         self.empty = ~mask.any(1)
@@ -173,16 +176,16 @@ class TiledScores:
         """
         pooled = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide)
         winners = [self._no_entries()] if entries else []
-        for start, end, scores in self._tiles():
-            best = self._maxima(scores, self.bias[start:end])
+        for start, end, scores, best in self._tiles():
             if entries:
                 learning = best > 0 if relu else ~self.empty[:, None].expand_as(best)
                 text, column = learning.nonzero(as_tuple=True)
                 row = self._winners(scores, text, column)
                 winners.append((row.int(), column.int() + start, best[text, column]))
             pooled[:, start:end] = best
-        weights = activated(pooled, relu=relu, log=log)
-        return (weights, *map(torch.cat, zip(*winners, strict=True))) if entries else (weights,)
+        pooled = pooled.relu_() if relu else pooled
+        pooled = pooled.log1p_() if log else pooled
+        return (pooled, *map(torch.cat, zip(*winners, strict=True))) if entries else (pooled,)
 
     def sum(self, *, log: bool, dense: list[tuple[int, int]] | None = None) -> tuple[Tensor, ...]:
         """Sums of the ReLU of the scores, or of its log(1 + x).
@@ -192,9 +195,8 @@ class TiledScores:
         """
         pooled, learning = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide), dense is not None
         positive = [self._no_entries()]
-        for start, end, tile in self._tiles():
+        for start, end, tile, sums in self._tiles():
             scores, bias, kept = tile.to(self._wide), self.bias[start:end], None
-            sums = self._maxima(scores, bias)
             text, column = (~(sums <= 0)).nonzero(as_tuple=True)  # includes NaN
             sums.zero_()
             if len(text) < _FEW_TERMS * sums.numel():
@@ -210,7 +212,7 @@ class TiledScores:
                 if learning and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
                     row, column = (scores > 0).nonzero(as_tuple=True)
                     kept = row, column, scores[row, column]
-                scores = activated(scores, relu=True, log=log)
+                scores = scores.relu_().log1p_() if log else scores.relu_()
                 for texts, rows, tokens in self._groups:
                     torch.sum(scores[rows].view(-1, tokens, end - start), 1, out=sums[texts])
             pooled[:, start:end] = sums
@@ -226,8 +228,16 @@ class TiledScores:
         token = torch.arange(self._longest, device=self.rows.device).minimum(last)
         return self.rows[(self.first_rows[:, None] + token).clamp(max=len(self.rows) - 1)]
 
-    def _tiles(self) -> Iterator[tuple[int, int, Tensor]]:
-        """``(start, end, rows @ weight[start:end].T)``; a tile may overwrite the scores of the one before."""
+    def _tiles(self) -> Iterator[tuple[int, int, Tensor, Tensor]]:
+        """``(start, end, scores, maxima)``: scores are ``rows @ weight[start:end].T``, -inf at padding.
+
+        The maxima ``(texts, columns)`` are those of the scores with bias, 0 for a text without tokens. A tile may
+        overwrite the scores of the one before.
+
+        On the CPU, maxima of runs of tokens come first: a column is read row by row, and rows are pages apart, so that
+        more of them than the processor prefetches are slow to read (85 rows of 2,048 columns 7 GB/s, runs of 17 rows 24
+        GB/s). Runs may overlap, which changes no maximum.
+        """
         if self.rows.device.type != "cpu":
             width = _COLUMNS_ON_ACCELERATOR
         elif by_onednn(self.rows):
@@ -242,31 +252,24 @@ class TiledScores:
             end = min(start + width, len(self.weight))
             columns = self.weight[start:end].to(self.dtype)
             if onednn:
-                yield start, end, product(rows, columns)
+                scores = product(rows, columns)
             else:
                 scores = buffer[: len(rows) * (end - start)].view(len(rows), end - start)
-                yield start, end, torch.mm(rows, columns.t(), out=scores)
-
-    def _maxima(self, scores: Tensor, bias: Tensor) -> Tensor:
-        """Maxima ``(texts, columns)`` of ``scores`` ``(rows, columns)`` with bias; 0 for a text without tokens.
-
-        Scores of padding are set to -inf in place. On the CPU, maxima of runs of tokens come first: a column is read
-        row by row, and rows are pages apart, so that more of them than the processor prefetches are slow to read (85
-        rows of 2,048 columns 7 GB/s, runs of 17 rows 24 GB/s). Runs may overlap, which changes no maximum.
-        """
-        if self.kept is not None:
-            scores.masked_fill_(~self.kept, float("-inf"))
-        pooled = scores.new_zeros(self.texts, scores.shape[1])
-        for texts, rows, tokens in self._groups:
-            of_texts, runs = scores[rows].view(-1, tokens, scores.shape[1]), tokens // _RUN
-            if runs > 1 and scores.device.type == "cpu":
-                step = tokens // runs
-                of_texts = of_texts.unfold(1, tokens - (runs - 1) * step, step).amax(3)
-            torch.amax(of_texts, 1, out=pooled[texts])
-        return pooled.to(self._wide).add_(bias).masked_fill_(self.empty[:, None], 0.0)
+                torch.mm(rows, columns.t(), out=scores)
+            if self.kept is not None:
+                scores.masked_fill_(~self.kept, float("-inf"))
+            maxima = scores.new_zeros(self.texts, end - start)
+            for texts, group, tokens in self._groups:
+                of_texts, runs = scores[group].view(-1, tokens, end - start), tokens // _RUN
+                if runs > 1 and scores.device.type == "cpu":
+                    step = tokens // runs
+                    of_texts = of_texts.unfold(1, tokens - (runs - 1) * step, step).amax(3)
+                torch.amax(of_texts, 1, out=maxima[texts])
+            maxima = maxima.to(self._wide).add_(self.bias[start:end]).masked_fill_(self.empty[:, None], 0.0)
+            yield start, end, scores, maxima
 
     def _winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
-        """The first row with the maximum of each ``text`` in ``column``, after ``_maxima``; all ``(n,)``."""
+        """The first row with the maximum of each ``text`` in ``column`` of a tile; all ``(n,)``."""
         if len(text) > _FEW_WINNERS * self.texts * scores.shape[1]:
             tokens = torch.zeros(self.texts, scores.shape[1], dtype=torch.long, device=scores.device)
             for texts, rows, length in self._groups:  # argmax takes three times as long
@@ -276,7 +279,7 @@ class TiledScores:
         return self.first_rows[text] + torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
 
     def _of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
-        """The scores ``(n, tokens)`` of each ``text`` in ``column``, both ``(n,)``, after ``_maxima``."""
+        """The scores ``(n, tokens)`` of each ``text`` in ``column`` of a tile, both ``(n,)``."""
         length = self.lengths[text, None]
         token = torch.arange(self._longest, device=scores.device)
         text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
@@ -285,18 +288,6 @@ class TiledScores:
     def _no_entries(self) -> tuple[Tensor, Tensor, Tensor]:
         numbers = torch.empty(0, dtype=torch.int32, device=self.rows.device)
         return numbers, numbers, self.rows.new_empty(0, dtype=self._wide)
-
-
-def activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
-    """ReLU and log(1 + x) in place, if requested."""
-    scores = scores.relu_() if relu else scores
-    return scores.log1p_() if log else scores
-
-
-def compute_dtype(hidden: Tensor) -> torch.dtype:
-    """Data type of matrix products: that of autocast, or the tensor's own."""
-    device = hidden.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
 def product(rows: Tensor, weight: Tensor) -> Tensor:
@@ -424,14 +415,16 @@ class Screen:
                 elif pooling == "max":
                     pooled.append(products.amax(0).float() + bias[part])
                 else:
-                    positive = activated(products[:length].float() + bias[part], relu=True, log=log)
+                    positive = (products[:length].float() + bias[part]).relu_()
+                    positive = positive.log1p_() if log else positive
                     pooled.append(positive.sum(0, dtype=torch.float64).float())
         values, winners = torch.cat(pooled), tuple[Tensor, ...]()
         if entries:
             learning = values > 0
             row = scores.first_rows[text] + torch.cat(token)
             winners = (row[learning].int(), column[learning].int(), values[learning])
-        values = activated(values, relu=True, log=log) if pooling == "max" else values
+        if pooling == "max":
+            values = values.relu_().log1p_() if log else values.relu_()
         return values.new_zeros(len(kept), len(weight)).index_put_((text, column), values), *winners
 
     def _pays(

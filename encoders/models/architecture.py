@@ -154,13 +154,6 @@ class OneTowerArchitecture(Architecture):
     """Special tokens that are terms: [UNK], which stands for text. The published code of SPLADE excludes [CLS], [SEP]
     and [MASK] and keeps [UNK]. It fails to exclude [PAD], because it takes the id 0 for "no id"."""
 
-    def __post_init__(self) -> None:
-        """Refuse a table of weights for queries that have a network."""
-        if self.query != "bag-of-words" and self.query_weighting in TABLE_WEIGHTINGS:
-            raise LearnedSparseError(
-                f"query_weighting: {self.query_weighting} needs query: bag-of-words, not {self.query}"
-            )
-
     @property
     @abstractmethod
     def kind(self) -> TowerKind:
@@ -172,8 +165,14 @@ class OneTowerArchitecture(Architecture):
 
     @property
     def query_bag(self) -> tuple[Weighting, SpecialTokens] | None:
-        """The bag of words of the settings, if queries are one."""
-        return (self.query_weighting, self.bow_special_tokens) if self.query == "bag-of-words" else None
+        """The bag of words of the settings, if queries are one; raises for a table beside a network."""
+        if self.query == "bag-of-words":
+            return self.query_weighting, self.bow_special_tokens
+        if self.query_weighting in TABLE_WEIGHTINGS:
+            raise LearnedSparseError(
+                f"query_weighting: {self.query_weighting} needs query: bag-of-words, not {self.query}"
+            )
+        return None
 
     @property
     def shared(self) -> bool:

@@ -46,7 +46,6 @@ class SpladeSettings(OneTowerArchitecture):
     changeable = frozenset({"pooling"})  # a folder of other tools may not record it
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.saturation == "log-log" and self.pooling != "max":
             raise LearnedSparseError("saturation: log-log needs pooling: max")
 

@@ -47,7 +47,7 @@ class CrossEncoder:
         from encoders.backbone.device import DTYPES, choose_device, choose_dtype
         from encoders.backbone.towers import longest_input, quiet
         from encoders.checkpoints.hub import locate, tensor_names
-        from encoders.checkpoints.notes import NOTES, check_sizes
+        from encoders.checkpoints.notes import NOTES
 
         if not (batch_size or "1").isdigit():
             raise LearnedSparseError(f"--batch-size {batch_size}: a cross-encoder takes a number of pairs")
@@ -73,7 +73,9 @@ class CrossEncoder:
             raise LearnedSparseError(f"{name}: {config.num_labels} labels; a re-ranker has one or two")
         if max_length is None:
             self._model.max_seq_length = min(self._model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
-        check_sizes(name, self._model.max_seq_length, None, longest_input(self._model[0].auto_model))
+        length, longest = self._model.max_seq_length, longest_input(self._model[0].auto_model) or 2**31 - 1
+        if not 3 <= length <= longest:
+            raise LearnedSparseError(f"{name}: max length {length}; give 3 to {longest} tokens")
         self._batch_size = int(batch_size or 32)
         self.description = {
             "cross_encoder": name,

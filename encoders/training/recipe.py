@@ -381,7 +381,8 @@ def _with_base(name: str, folder: Path, users: tuple[Path, ...]) -> dict[str, An
     elif Path(name).name != name or os.path.lexists(name):
         raise wrong_path(Path(name), "a recipe", "name a recipe of the package, or a .yaml file", "recipe")
     else:
-        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())} (files end in .yaml)")
+        where = f"{users[-1]}: base: " if users else ""
+        raise LearnedSparseError(f"{where}no recipe {name!r}{did_you_mean(name, recipe_names())} (files end in .yaml)")
     if path.resolve() in [user.resolve() for user in users]:
         raise LearnedSparseError(f"{path}: is its own base, through {' and '.join(map(str, users))}")
     values = dict(read_yaml(path))

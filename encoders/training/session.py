@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, choose_device, limit_threads, set_random_state, training_precision
+from encoders.backbone.device import autocast, choose_device, set_random_state, training_precision
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.encoding.model import LoadedModel, new_model
@@ -60,7 +60,6 @@ class Session:
 
     def __init__(self, recipe: Recipe, device: str | None, trackers: Sequence[Any] = (), folder: Path = Path()) -> None:
         """``trackers``: names or trackers of accelerate, which write below ``folder`` if they write files."""
-        limit_threads()
         if not torch.distributed.is_initialized():  # an earlier run in this process may have had another device
             AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
         self.processes = accelerate.Accelerator(
@@ -81,7 +80,8 @@ class Session:
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
         self.is_main = self.process_index == 0
-        self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
+        chosen = choose_device(None if self.num_processes > 1 else device)  # limits the threads, too
+        self.device = assigned if device is None or self.num_processes > 1 else chosen
         self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
         bias: dict[str, Any] = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}

@@ -9,7 +9,7 @@ import torch
 
 from encoders.backbone import device
 from encoders.backbone.device import (
-    limit_threads,
+    choose_device,
     process_settings,
     random_state,
     set_random_state,
@@ -79,8 +79,8 @@ def test_torch_uses_no_more_threads_than_there_are_processors(monkeypatch: pytes
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
     monkeypatch.setattr(device, "processors", lambda: 2)
-    limit_threads()
+    choose_device("cpu")
     assert numbers == [2]
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "64")
-    limit_threads()
+    choose_device("cpu")
     assert numbers == [2]

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from encoders.backbone import device, towers
 from encoders.backbone.towers import LanguageModel
-from encoders.checkpoints.tokenizer import tokenizer_sha256
+from encoders.checkpoints.tokenizer import keep_top_k, tokenizer_sha256
 from encoders.encoding import encoder as encoder_module
 from encoders.encoding.encoder import CheckpointEncoder, to_sparse
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import load_checkpoint, new_model, save_checkpoint
-from encoders.encoding.text_encoder import keep_top_k
 from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -126,7 +125,7 @@ def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 2}, "give 3 to 64 tokens"),
+        ({"max_length": 2}, "give at least 3 tokens"),
         ({"max_length": 65}, "give 3 to 64 tokens"),
         ({"top_k": 0}, "give at least 1"),
         ({"dtype": "int8"}, "known: auto, bf16, fp16, fp32$"),

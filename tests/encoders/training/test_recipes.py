@@ -151,6 +151,9 @@ def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(t
     base.write_text("base: mine.yaml\n")
     with pytest.raises(LearnedSparseError, match="is its own base, through"):
         load_recipe(str(mine))
+    base.write_text("base: no-such-recipe\n")
+    with pytest.raises(LearnedSparseError, match=r"base\.yaml: base: no recipe 'no-such-recipe'"):
+        load_recipe(str(mine))
 
 
 def test_changes_set_list_items_and_create_missing_mappings() -> None:
