@@ -245,13 +245,15 @@ class TextEncoder(Encoder):
 
     @functools.cached_property
     def _untruncated(self) -> Tokenizer:
-        return untruncated(Tokenizer.from_str(self._with_positions.to_str()))
+        plain: Tokenizer = untruncated(Tokenizer.from_str(self._with_positions.to_str()))
+        return plain
 
     @property
     def _with_positions(self) -> Tokenizer:
         if isinstance(self._backend, InPython):
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
-        return self._backend
+        backend: Tokenizer = self._backend
+        return backend
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight.

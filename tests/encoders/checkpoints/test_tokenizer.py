@@ -87,7 +87,8 @@ def test_a_tokenizer_written_in_python() -> None:
     bytewise = ByT5Tokenizer()
 
     class Tokenizes(TextEncoder):
-        encode_prepared = shares = None
+        encode_prepared: Any = None
+        shares: Any = None
 
     encoder = Tokenizes(bytewise, sorted(bytewise.get_vocab()), 6, None, "")
     texts = ["wing", "", "wings of lift", "wing\x1flift"]
