@@ -65,8 +65,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
 
 
 def both(folder: Path, **options: Any) -> tuple[BagOfWordsEncoder, CheckpointEncoder]:
-    """The query side by both encoders; a checkpoint of an early version has no bags."""
-    bag, plain = (load_encoder(str(path), "query", **options) for path in (folder, folder.with_name("older")))
+    """The query side by both encoders, in fp32; a checkpoint of an early version has no bags."""
+    older = folder.with_name("older")
+    bag, plain = (load_encoder(str(path), "query", dtype="fp32", **options) for path in (folder, older))
     assert isinstance(bag, BagOfWordsEncoder)
     assert isinstance(plain, CheckpointEncoder)
     return bag, plain
