@@ -110,6 +110,9 @@ def new_model(
 def save_checkpoint(folder: Path, model: LoadedModel) -> None:
     """Write ``folder``; an earlier checkpoint there stays whole until all files of the new one are written."""
     with new_folder(folder / ".checkpoint") as written:
+        if model.tokenizer.is_fast:  # truncation and padding of its last call are no part of a checkpoint
+            model.tokenizer.backend_tokenizer.no_truncation()
+            model.tokenizer.backend_tokenizer.no_padding()
         files = [Path(path) for path in model.tokenizer.save_pretrained(written) if Path(path).is_file()]
         for name, tower in model.towers.items():
             tower.save(written / "towers" / name)

@@ -259,7 +259,7 @@ class Stage:
                 return f"{name} {value}; give at least 1"
         for name, its in ARCHITECTURE_OF_OPTION.items():
             if getattr(self.options, name) and its != architecture:
-                return f"options: {name!r} is an option of {its}, not of {architecture}"
+                return f"options: {name!r} is an option of {its}, not of {architecture!r}"
         if self.objective != "rank":
             if self.component or self.distillation:
                 return "'component' and 'distillation' go with objective: rank"

@@ -107,7 +107,7 @@ def validated(**settings: Any) -> dict[str, Any]:
         ({**KL, "objective": "gate"}, {}, "'distillation' go with objective: rank"),
         ({"component": "weighting", "options": {"cotraining": {}}}, SPADE, "'cotraining' excludes 'component'"),
         ({"options": {"cotraining": {"share": 0.0}}}, SPADE, "'share' above 0"),
-        ({"options": {"joint": True}}, SPADE, "options: 'joint' is an option of sparterm, not of spade"),
+        ({"options": {"joint": True}}, SPADE, "options: 'joint' is an option of sparterm, not of 'spade'"),
         (
             {"objective": "gate", "options": {"joint": True}},
             {"architecture": "sparterm"},
