@@ -26,8 +26,8 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 def choose_device(name: str | None) -> torch.device:
     """The device ``name``; for ``None`` or ``"auto"``, CUDA, else Apple's GPU, else the CPU.
 
-    From here on torch uses no more threads than this process has processors: in a container, torch counts those of the
-    host. ``OMP_NUM_THREADS`` and a smaller number set before are kept.
+    Limits torch to the processors of this process; by itself, torch in a container takes all those of the host.
+    ``OMP_NUM_THREADS`` and a smaller limit that is already set are kept.
     """
     if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > processors():
         torch.set_num_threads(processors())

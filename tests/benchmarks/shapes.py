@@ -38,7 +38,7 @@ class Shape:
     name: str
     make: Callable[[Path], None]
     trained: bool = False
-    """Whether its terms are as sparse as they should be."""
+    """Whether the model is trained, so that its output bias needs no correction."""
 
     def save(self, folder: Path) -> Path:
         """Write the model; an untrained one with the output bias that gives passages about ``ACTIVE`` terms each."""
