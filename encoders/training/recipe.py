@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from encoders.backbone.lora import Lora
 from encoders.checkpoints.notes import as_json
 from encoders.models import SIDES
 from learned_sparse.collections.collection import load_collection, split_names
@@ -46,6 +45,16 @@ class MaxLength:
 
     query: int = 256
     document: int = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lora:
+    """Low-rank adapters; defaults are those of peft for every linear layer of a network."""
+
+    rank: int = 8
+    alpha: int = 8  # the product of the two low-rank matrices is multiplied by alpha / rank
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None  # names of linear layers, such as q_proj; None: all but the decoder
 
 
 @dataclass(frozen=True, kw_only=True)

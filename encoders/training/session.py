@@ -85,10 +85,11 @@ class Session:
         self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
         bias: dict[str, Any] = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
+        lora = None if recipe.lora is None else vars(recipe.lora)
         lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
+            max_length=lengths, attention=recipe.attention, lora=lora, **bias,
         )  # fmt: skip
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:
