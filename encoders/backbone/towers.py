@@ -138,8 +138,6 @@ class LanguageModel(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
-        if not torch.is_grad_enabled():
-            return self._states(input_ids, attention_mask)
         return in_length_groups(lambda *inputs: (self._states(*inputs),), input_ids, attention_mask)[0]
 
     def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:

@@ -208,7 +208,8 @@ def _bags(model: LoadedModel, folder: Path) -> dict[str, Any]:
     """
     from encoders.encoding.bag_of_words import BagNotes
 
-    settings, tokenizer, module = model.settings, load_tokenizer(folder), model.weighers.query
+    settings, tokenizer = model.settings, load_tokenizer(folder)
+    module: Any = model.weighers.query
     same = tokenizer_sha256(read_tokenizer(folder)) == tokenizer_sha256(tokenizer)
     if tokenizer.truncation_side != "right" or tokenizer.split_special_tokens or not same or settings.terms:
         return {}

@@ -181,7 +181,7 @@ class TiledScores:
         With ``entries`` also row, column and value of the winning scores: the positive ones, or all without ReLU.
         """
         pooled = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide)
-        winners = [self._no_entries()] if entries else []
+        winners = list[tuple[Tensor, ...]]()
         for start, end, scores, best in self._tiles():
             if entries:
                 learning = best > 0 if relu else ~self.empty[:, None].expand_as(best)
@@ -200,7 +200,8 @@ class TiledScores:
         columns of the other tiles.
         """
         pooled, learning = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide), dense is not None
-        positive = [self._no_entries()]
+        none = torch.empty(0, dtype=torch.int32, device=self.rows.device)
+        positive = [(none, none, self.rows.new_empty(0, dtype=self._wide))]
         for start, end, tile, sums in self._tiles():
             scores, bias, kept = tile.to(self._wide), self.bias[start:end], None
             text, column = (~(sums <= 0)).nonzero(as_tuple=True)  # includes NaN
@@ -284,10 +285,6 @@ class TiledScores:
         token = torch.arange(self.longest, device=scores.device)
         text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
         return text_scores.masked_fill_(token >= length, float("-inf"))
-
-    def _no_entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        numbers = torch.empty(0, dtype=torch.int32, device=self.rows.device)
-        return numbers, numbers, self.rows.new_empty(0, dtype=self._wide)
 
 
 def product(rows: Tensor, weight: Tensor, *, onednn: bool) -> Tensor:

@@ -487,21 +487,6 @@ def stated(settings: Any) -> Any:
     return values
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The differences of two mappings, as ``key: old -> new``."""
-    before, after = _leaves(old, ""), _leaves(new, "")
-    pairs = [(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
-    return [f"{key}: {first!r} -> {second!r}" for key, first, second in pairs if first != second]
-
-
-def _leaves(value: Any, prefix: str) -> dict[str, Any]:
-    """Values by their key, with dots between levels and numbers for list entries."""
-    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
-    if children is None:
-        return {prefix[1:]: value}
-    return {key: leaf for name, child in children for key, leaf in _leaves(child, f"{prefix}.{name}").items()}
-
-
 def _change(values: dict[str, Any], key: str, value: Any) -> None:
     names, inner = key.split("."), values
     for number, name in enumerate(names):

@@ -126,16 +126,16 @@ def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path)
 def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     mixtures = model.settings.mixtures()
-    assert [mixture.settings["alpha"] for mixture in mixtures] == [tenth / 10 for tenth in range(11)]
+    assert [changes["alpha"] for changes, _ in mixtures] == [tenth / 10 for tenth in range(11)]
     assert SpaDESettings(components="weighting").mixtures() == ()
     with torch.no_grad():
         queries = model.weighers.query(*inputs(model, TEXTS))
         scores = {name: queries @ documents(model, name).T for name in ("weighting", "expansion")}
-        for mixture in mixtures:
-            mixed = dataclasses.replace(model.settings, **mixture.settings)
+        for changes, factors in mixtures:
+            mixed = dataclasses.replace(model.settings, **changes)
             built = TermWeighers.of(mixed, model.towers, model.vocabulary)
             expected = queries @ built.document.eval()(*inputs(model, PAIRS)).T
-            parts = sum(factor * scores[name] for name, factor in mixture.factors.items())
+            parts = sum(factor * scores[name] for name, factor in factors.items())
             torch.testing.assert_close(expected, parts, rtol=1e-4, atol=1e-5)
 
 

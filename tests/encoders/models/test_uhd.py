@@ -114,7 +114,7 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
 def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> None:
     """The total score is the sum of the components' scores times the factors."""
     mixtures = UHDSettings(layers=(1, 2)).mixtures()
-    assert [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures] == [
+    assert [tuple(changes["bucket_weights"]) for changes, _ in mixtures] == [
         (a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1
     ]
     # 4 ** 6 combinations without all zeros and without multiples by 2 or 3
@@ -122,11 +122,11 @@ def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> Non
     assert UHDSettings(layers=(12,)).mixtures() == ()
     model = new_uhd(tiny_bert)
     query, document = model.weighers.query, model.weighers.document
-    for mixture in mixtures:
-        mixed = new_uhd(tiny_bert, bucket_weights=list(mixture.settings["bucket_weights"]))
+    for changes, factors in mixtures:
+        mixed = new_uhd(tiny_bert, bucket_weights=list(changes["bucket_weights"]))
         expected = weigh(mixed.weighers.query, model) @ weigh(document, model).T
         parts = torch.zeros_like(expected)
-        for name, factor in mixture.factors.items():
+        for name, factor in factors.items():
             sides = [weigh(side.components[name], model) for side in (query, document)]  # type: ignore[index]
             parts += factor * sides[0] @ sides[1].T
         torch.testing.assert_close(expected, parts)

@@ -14,7 +14,7 @@ from learned_sparse.core.settings import parse
 from tests.toy_data import save_beir
 
 if TYPE_CHECKING:
-    from encoders.training.loop import TrainingReport
+    from encoders.training.loop import Progress
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -112,7 +112,7 @@ def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
 class Run:
     """Output folder and report of a training run."""
 
-    def __init__(self, folder: Path, report: TrainingReport | None = None) -> None:
+    def __init__(self, folder: Path, report: Progress | None = None) -> None:
         self.folder = folder
         self.report: Any = report
 

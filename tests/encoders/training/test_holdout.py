@@ -154,7 +154,7 @@ def test_reranking_ranks_each_query_over_its_own_candidates(toy: Path, monkeypat
     expected = sum(ranks) / 9
     assert validator.score(session, "one")[0] == pytest.approx(expected)
     factors: list[dict[str, float]] = [{"two": 1.0}, {"one": 1.0, "two": 0.25}, {"one": 0.5}]
-    mixtures = [Mixture({"number": number}, of) for number, of in enumerate(factors)]
+    mixtures: list[Mixture] = [({"number": number}, of) for number, of in enumerate(factors)]
     mixed = Validator(reranking, 0, mixtures, held_out=held_out)
     backwards = sum(1 / (1 + sum(int(hit[1:]) < own for hit in candidates(own))) for own in numbers.values()) / 9
     best = max(range(3), key=lambda number: [backwards, expected, expected][number])
