@@ -173,6 +173,8 @@ class TiledScores:
             text, row = text + count, row + count * length
         self.rows = hidden[mask] if row < mask.numel() else hidden.reshape(-1, hidden.shape[2])
         """Hidden states ``(rows, hidden)``."""
+        none = torch.empty(0, dtype=torch.int32, device=mask.device)
+        self._no_entries = none, none, self.rows.new_empty(0, dtype=self._wide)
         self.text_of_row = torch.arange(self.texts, device=mask.device).repeat_interleave(self.lengths, output_size=row)
 
     def max(self, *, relu: bool, log: bool, entries: bool = False) -> tuple[Tensor, ...]:
@@ -181,12 +183,20 @@ class TiledScores:
         With ``entries`` also row, column and value of the winning scores: the positive ones, or all without ReLU.
         """
         pooled = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide)
-        winners = list[tuple[Tensor, ...]]()
+        winners = [self._no_entries] if entries else []
         for start, end, scores, best in self._tiles():
             if entries:
                 learning = best > 0 if relu else ~self.empty[:, None].expand_as(best)
                 text, column = learning.nonzero(as_tuple=True)
-                row = self._winners(scores, text, column)
+                if len(text) > _FEW_WINNERS * best.numel():
+                    tokens = torch.zeros(best.shape, dtype=torch.long, device=scores.device)
+                    for texts, rows, length in self._groups:  # argmax takes three times as long
+                        tokens[texts] = scores[rows].view(-1, length, scores.shape[1]).max(1).indices
+                    token = tokens[text, column]
+                else:
+                    chunks = zip(text.split(_CHUNK), column.split(_CHUNK), strict=True)
+                    token = torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
+                row = self.first_rows[text] + token  # the first one with the maximum
                 winners.append((row.int(), column.int() + start, best[text, column]))
             pooled[:, start:end] = best
         pooled = pooled.relu_() if relu else pooled
@@ -200,8 +210,7 @@ class TiledScores:
         columns of the other tiles.
         """
         pooled, learning = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide), dense is not None
-        none = torch.empty(0, dtype=torch.int32, device=self.rows.device)
-        positive = [(none, none, self.rows.new_empty(0, dtype=self._wide))]
+        positive = [self._no_entries]
         for start, end, tile, sums in self._tiles():
             scores, bias, kept = tile.to(self._wide), self.bias[start:end], None
             text, column = (~(sums <= 0)).nonzero(as_tuple=True)  # includes NaN
@@ -268,16 +277,6 @@ class TiledScores:
                 torch.amax(of_texts, 1, out=maxima[texts])
             maxima = maxima.to(self._wide).add_(self.bias[start:end]).masked_fill_(self.empty[:, None], 0.0)
             yield start, end, scores, maxima
-
-    def _winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
-        """The first row with the maximum of each ``text`` in ``column`` of a tile; all ``(n,)``."""
-        if len(text) > _FEW_WINNERS * self.texts * scores.shape[1]:
-            tokens = torch.zeros(self.texts, scores.shape[1], dtype=torch.long, device=scores.device)
-            for texts, rows, length in self._groups:  # argmax takes three times as long
-                tokens[texts] = scores[rows].view(-1, length, scores.shape[1]).max(1).indices
-            return self.first_rows[text] + tokens[text, column]
-        chunks = zip(text.split(_CHUNK), column.split(_CHUNK), strict=True)
-        return self.first_rows[text] + torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
 
     def _of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
         """The scores ``(n, tokens)`` of each ``text`` in ``column`` of a tile, both ``(n,)``."""

@@ -154,7 +154,7 @@ class Training:
         self._until, self.interrupted = until, False
         self._folder, self._state = output / "training", output / "training" / "state"
         settings, validation = session.model.settings, recipe.validation
-        corpora = Corpora(expanded=settings.uses_expanded, on_bad_line=recipe.on_bad_line)
+        corpora = Corpora(reads_expanded=settings.uses_expanded, on_bad_line=recipe.on_bad_line)
         self._sources: list[Examples] = []
         for source in recipe.data:
             self._sources.append(load_source(source, recipe.negatives, corpora))

@@ -207,10 +207,10 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     file = tmp_path / "queries.tsv"
     file.write_text("".join(f"{id}\tpredicted {id[1:]}\n" for id in DOCUMENTS), encoding="utf-8")
     source = Source(collection=str(toy), expanded=file)
-    part = load_source(source, Negatives(per_query=0), Corpora(expanded=True))
+    part = load_source(source, Negatives(per_query=0), Corpora(reads_expanded=True))
     assert part.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
     _, held_out, _ = hold_out([part], settings(toy, 3))
-    validator = Validator(settings(toy, 3), 0, corpora=Corpora(expanded=True), held_out=held_out)
+    validator = Validator(settings(toy, 3), 0, corpora=Corpora(reads_expanded=True), held_out=held_out)
     assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
     assert all(id.startswith("d") or id == "copy" for ids in validator.positives.values() for id in ids)
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
