@@ -308,9 +308,9 @@ def _column(column: Json) -> Sequence[Cell]:
     what = f"{column['collection']}, {column['split']}"
     if column["average"]:
         what = f"mean over {', '.join(column['average'])}"
-    for key, text in (("overlap", "queries of class {}"), ("pool", "pool of {}")):
-        what += f", {text.format(column[key])}" if column.get(key) is not None else ""
-    what += f", sample with seed {column['sample']['seed']}" if column.get("sample") else ""
+    what += f", queries of class {column['overlap']}" if column["overlap"] else ""
+    sample = (f"{key} {number}" for key, number in (column["sample"] or {}).items() if number is not None)
+    what += f", sample: {', '.join(sample)}" if column["sample"] else ""
     what += f" ({column['published_queries']:,} queries published)" if column.get("published_queries") else ""
     return [column["name"], what, column["documents"], column["queries"]]
 

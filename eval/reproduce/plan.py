@@ -308,21 +308,21 @@ class Builder:
         ``seed``: of the training whose fold is measured.
         """
         on = target(column.collection, column.split_of(seed), column.measures)
-        if column.sample or column.pool:
-            on = self.part(on, column.sample, column.pool)
+        if column.sample:
+            on = self.part(on, column.sample)
         flops_queries = Path(column.flops_queries) if column.flops_queries else None
         return dataclasses.replace(on, overlap=column.overlap, flops_queries=flops_queries)
 
-    def part(self, whole: Target, sample: Sample | None, pool: int | None) -> Target:
-        """A sample of a collection, or all its judged queries; with the top ``pool`` documents of BM25 for each."""
+    def part(self, whole: Target, sample: Sample) -> Target:
+        """A part of a collection, which a step writes as a collection of its own."""
         words, pooled = [PREPARE, "sample", *whole.words, *self._bad_lines()], list[Step]()
-        for name, number in (dataclasses.asdict(sample) if sample else {}).items():
-            words += [f"--{name}", str(number)] if number is not None else []
-        if pool:
-            pooled = [self.bm25_search(whole, max(self.matrix.hits, pool))]
-            words += ["--run", str(pooled[0].writes[0]), "--depth", str(pool)]
-        queries = (sample and sample.queries) or whole.queries
-        size = (sample and sample.documents) or (queries * pool if pool else whole.size)
+        for name, number in dataclasses.asdict(sample).items():
+            words += [f"--{name}", str(number)] if number is not None and name != "pool" else []
+        if sample.pool:
+            pooled = [self.bm25_search(whole, max(self.matrix.hits, sample.pool))]
+            words += ["--run", str(pooled[0].writes[0]), "--depth", str(sample.pool)]
+        queries = sample.queries or whole.queries
+        size = sample.documents or (queries * sample.pool if sample.pool else whole.size)
         stem, made_of = f"{whole.name}-{whole.split}-part", (*pooled, *whole.documents, *whole.judged)
         step = self.make("pool", stem, "data/*", words, *made_of, disk_bytes=size * TEXT_BYTES)
         folder = step.writes[0]
@@ -335,7 +335,7 @@ class Builder:
         """The cells of a row, each with its evaluation and its costs."""
         for column, on in targets.items():
             folds, seeds = self.matrix.columns[column].folds, seeds_of(self.matrix, name)
-            for seed in (seeds or folds or (None,)) if self.matrix.rows[name].runs_on(column) else ():
+            for seed in (seeds or folds or (None,)) if self.matrix.runs(name, column) else ():
                 if folds:
                     on = self.target(self.matrix.columns[column], seed)
                 its = self.run(name, on, seed if seeds else None)

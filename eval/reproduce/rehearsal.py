@@ -203,9 +203,9 @@ def _column(column: Column, made_up: MadeUp) -> Column:
     topics = column.flops_queries and str(Path(collection) / "queries.jsonl")
     changed: dict[str, Any] = {"collection": collection, "flops_queries": topics}
     if column.sample is not None:
-        queries, documents = column.sample.queries and QUERIES // 3, column.sample.documents and DOCUMENTS // 2
-        changed["sample"] = dataclasses.replace(column.sample, queries=queries, documents=documents)
-        changed["pool"] = column.pool and min(column.pool, QUERIES)
+        sizes = {"queries": QUERIES // 3, "documents": DOCUMENTS // 2, "pool": QUERIES}
+        given = {key: size for key, size in sizes.items() if getattr(column.sample, key)}
+        changed["sample"] = dataclasses.replace(column.sample, **given)
     return dataclasses.replace(column, **changed)
 
 

@@ -256,7 +256,6 @@ def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], traini
         "measures": list(column.measures or per_query),
         "documents": next((number for number in documents if number is not None), None),
         "queries": len(queries),
-        "pool": column.pool,
         "sample": None if column.sample is None else dataclasses.asdict(column.sample),
         "overlap": column.overlap,
         "published_queries": column.queries,
@@ -289,7 +288,7 @@ def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[J
     status, scores, expected = cell["status"], cell["scores"], row.expected.get(column)
     if row.published:
         status, scores = ("published", row.scores[column]) if column in row.scores else (status, scores)
-    elif not all(map(row.runs_on, columns_of_average(plan.matrix, column))):
+    elif not plan.matrix.runs(name, column):
         status = "left out"
     steps = [step for one in planned(plan, name, column) for step in one.steps]
     return {

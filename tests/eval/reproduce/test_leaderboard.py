@@ -17,7 +17,7 @@ from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import results as results_module
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, Claim
-from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.matrix import Column, Matrix, Row, Sample
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.results import (
     RESULTS,
@@ -42,7 +42,7 @@ MATRIX = Matrix(
     about="Four rows.",
     columns={
         "toy": Column(collection="{data}/toy", split="test", measures=("MRR@10", "R@100")),
-        "other": Column(collection="pydoc", split="test", pool=10),
+        "other": Column(collection="pydoc", split="test", sample=Sample(pool=10)),
     },
     rows={
         "BM25": Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
