@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     name, paths = options.vectors[0], list(map(Path, options.vectors))
     if ":" in name and not paths[0].exists():
         _, cell = plan_cell(name, options.column, options.data)
-        *paths, options.queries = (step.writes[0] for step in cell.run.encoded)
+        *paths, options.queries = (step.output for step in cell.run.encoded)
     documents = count_documents(*paths)
     queries = count_queries(options.queries) if options.queries else None
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})

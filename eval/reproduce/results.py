@@ -85,7 +85,7 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
 
 def _costs(cell: CellPlan, measured: Step) -> dict[str, Any]:
     """Output of ``eval.costs``, with ``documents/s`` of the encoding if no other step ran at the same time."""
-    costs: dict[str, Any] = read_json(measured.writes[0])
+    costs: dict[str, Any] = read_json(measured.output)
     encodings = [step for step in cell.steps if step.kind == "encode"]
     times = times_of(encodings[-1]) if encodings else None
     if times and times["seconds"] > 0:

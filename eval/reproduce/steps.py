@@ -34,13 +34,15 @@ HOME = "{home}"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step:
-    """One command, the files it reads and the files it writes. Steps are compared by identity."""
+    """One command, the files that it reads, and its output. Steps are compared by identity."""
 
     name: str
     """Unique name, mostly the output's path below the home folder: ``vectors/scifact/splade``."""
     kind: Kind
     module: str
     arguments: tuple[str, ...]
+    output: Path
+    """File or folder that the command writes."""
     unkeyed_arguments: tuple[str, ...] = ()
     """Further arguments that do not change the result, such as ``--threads 2``."""
     needs: tuple[Step, ...] = ()
@@ -48,8 +50,6 @@ class Step:
     """Input files that no step writes."""
     facts: dict[str, Any] = field(default_factory=dict)
     """JSON values, besides arguments and files, that decide the result: a whole recipe, how a collection is read."""
-    writes: tuple[Path, ...] = ()
-    """Output files and folders."""
     disk_bytes: int = 0
     """Estimated size of the output in bytes."""
     data: Path | None = field(default=None, repr=False)
@@ -171,9 +171,9 @@ def is_done(step: Step) -> bool:
     The steps that it needs must be done.
     """
     key, record = step.key, record_of(step)
-    if record is None or record.key != key or record.error is not None or record.needs != _finished(step.needs):
+    if record is None or record.key != key or record.error is not None:
         return False
-    return all(path.exists() for path in step.writes)
+    return record.needs == _finished(step.needs) and step.output.exists()
 
 
 def record_of(step: Step) -> Record | None:

@@ -206,7 +206,7 @@ def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
 def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     done = cell("given", BM25)
     missing = Step(
-        kind="evaluate", module="eval.evaluate", arguments=(), name="evaluate/absent",
+        kind="evaluate", module="eval.evaluate", arguments=(), name="evaluate/absent", output=tmp_path / "absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
     failed, _ = measured([dataclasses.replace(done, run=dataclasses.replace(done.run, costs=missing))])
