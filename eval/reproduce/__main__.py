@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         from eval.reproduce.sweep import swept
 
         refuse((len(options.row) != 1 or len(options.column) > 1, "--set: name one row with --row, and one --column"))
-        _, cell = plan_cell(f"{options.matrix}:{options.row[0]}", next(iter(options.column), None), options.data)
+        cell = plan_cell(f"{options.matrix}:{options.row[0]}", next(iter(options.column), None), options.data)
         matrix, name = swept(matrix, cell, options.set, options.split), "sweep"
     if not options.rehearse:
         return _run_matrix(matrix, name, data, options.output or Path("results") / name, options, engine)

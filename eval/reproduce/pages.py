@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from eval.charts import label, matplotlib_style, set_scale, svg
+from eval.charts import label, new_figure, set_scale, svg
 from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
 from eval.reproduce.results import judge_again
 from eval.stats import SIGNIFICANT, difference
@@ -30,11 +30,6 @@ SIGNS = {
     "within tolerance": "≈ within tolerance", "worse": "✗ worse", "better": "✗ better",
 }  # fmt: skip
 """Text of each verdict on a claim or an expected score."""
-
-
-def heading_of(quantity: str) -> str:
-    """Heading of a measure, which is its name, or of a cost."""
-    return SHOWN_COSTS.get(quantity, (quantity, 4))[0]
 
 
 def show(quantity: str, value: float | None) -> str:
@@ -77,10 +72,10 @@ class Results:
     @cached_property
     def plotted(self) -> Json | None:
         """The first column with a measure and FLOPS, which the figure shows."""
-        for column in self.content["columns"]:
+        columns: list[Json] = self.content["columns"]
+        for column in columns:
             if FLOPS in (known := self.quantities(column)) and known[0] not in SHOWN_COSTS:
-                found: Json = column
-                return found
+                return column
         return None
 
     def interval(self, row: str, column: str, quantity: str) -> tuple[float, float] | None:
@@ -149,8 +144,6 @@ def tradeoff(results: Results, column: Json) -> str:
     The rows of a curve are joined. Rows of words are a line at their score: FLOPS of words and of word pieces count
     different things. The axis is logarithmic where costs differ by more than 20 times.
     """
-    from matplotlib.figure import Figure
-
     measure, lines = results.quantities(column)[0], dict[str, list[tuple[float, float, float, float, Json]]]()
     for row in results.content["rows"]:
         score, cost = (results.value(row["name"], column["name"], quantity) for quantity in (measure, FLOPS))
@@ -159,9 +152,7 @@ def tradeoff(results: Results, column: Json) -> str:
             point = (cost or 0.0, score, max(0.0, score - low), max(0.0, high - score), row)
             lines.setdefault(row.get("curve") or row["name"], []).append(point)
     costs: list[float] = []
-    with matplotlib_style():
-        figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-        panel = figure.subplots()
+    with new_figure(8.0, 5.0) as (figure, panel):
         for number, (name, points) in enumerate(lines.items()):
             colour, marker = f"C{number % _COLOURS}", _MARKERS[number // _COLOURS % len(_MARKERS)]
             first = points[0][-1]
@@ -248,7 +239,7 @@ def scores(results: Results, column: Json) -> Section | None:
             rows.append([f"{shown} (baseline)" if row["name"] == base else shown, *values[:1], *gain, *values[1:]])
     if not rows:
         return None
-    headings = [Column(heading_of(quantity), right=True) for quantity in quantities]
+    headings = [Column(SHOWN_COSTS.get(quantity, (quantity,))[0], right=True) for quantity in quantities]
     gains = [Column(f"minus {base}, 95 % interval", right=True)] if base is not None else []
     return Section(name, _legend(results, column), ["row", *headings[:1], *gains, *headings[1:]], rows)
 

@@ -149,15 +149,15 @@ def make_plan(
     return Plan(name=name, matrix=matrix, data=data, cells=cells)
 
 
-def plan_cell(name: str, column: str | None, data: Path | None = None) -> tuple[Matrix, CellPlan]:
-    """The matrix and the cell of ``MATRIX:ROW`` on a column (None: the first), of several trainings the first."""
+def plan_cell(name: str, column: str | None, data: Path | None = None) -> CellPlan:
+    """The cell of ``MATRIX:ROW`` on a column (None: the first), of several trainings the first."""
     of, _, row = name.partition(":")
     matrix = load_matrix(of, data)
     columns = [column or next(iter(matrix.columns))]
     cells = make_plan(matrix, Path(of).stem, data or data_root(), rows=[row], columns=columns).cells
     if not cells or not cells[0].run.encoded:
         raise LearnedSparseError(f"{name}: no model encodes {columns[0]!r} here; name another row or --column")
-    return matrix, cells[0]
+    return cells[0]
 
 
 def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list[str]:

@@ -8,7 +8,6 @@ row that cannot run fails here in minutes.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import random
@@ -23,6 +22,7 @@ import yaml
 from encoders.training.recipe import data_source, load_recipe, to_mapping
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.prepare import write_description, write_lines
+from eval.reproduce.steps import json_digest
 from learned_sparse.collections.collection import load_collection, split_parts
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
@@ -129,8 +129,7 @@ class MadeUp:
         """File of the cut recipe of a row, with its changes."""
         values = to_mapping(load_recipe(row.recipe, changes=row.changes))
         name = slug(" ".join([Path(row.recipe).stem, *row.changes]))[:60]
-        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-        path = self.folder / "recipes" / f"{name}-{digest[:8]}.yaml"
+        path = self.folder / "recipes" / f"{name}-{json_digest(values)[:8]}.yaml"
         write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
         return str(path)
 
