@@ -11,7 +11,7 @@ from pathlib import Path
 
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.pages import PAGE, scores, write_report
-from eval.reproduce.plan import Plan, make_plan, plan_cell
+from eval.reproduce.plan import Plan, make_plan, plan_cell, swept
 from eval.reproduce.results import exit_status, kept_cells, write_leaderboard
 from eval.reproduce.runner import Runner, run_steps
 from eval.tables import format_table, heading
@@ -61,8 +61,6 @@ def main(argv: list[str] | None = None) -> int:
     matrix = load_matrix(options.matrix, data if options.rehearse else options.data)  # a rehearsal needs no data
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     if options.set:
-        from eval.reproduce.sweep import swept
-
         refuse((len(options.row) != 1 or len(options.column) > 1, "--set: name one row with --row, and one --column"))
         cell = plan_cell(f"{options.matrix}:{options.row[0]}", next(iter(options.column), None), options.data)
         matrix, name = swept(matrix, cell, options.set, options.split), "sweep"

@@ -22,8 +22,10 @@ from eval.reproduce.steps import Kind, Step, json_digest, ordered
 from learned_sparse.collections.catalogue import CATALOGUE
 from learned_sparse.collections.collection import Collection, data_root, load_collection, local_file
 from learned_sparse.collections.descriptions import Source
+from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, read_json
+from learned_sparse.core.settings import parse_changes
 from learned_sparse.core.yaml_files import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
@@ -160,6 +162,46 @@ def plan_cell(name: str, column: str | None, data: Path | None = None) -> CellPl
     return cells[0]
 
 
+def swept(matrix: Matrix, cell: CellPlan, arguments: Iterable[str], split: str | None) -> Matrix:
+    """The combinations of ``arguments`` ``KEY=V,V`` as rows in place of the row of ``cell``, on its column.
+
+    Rows that differ only in settings of queries share their documents. Settings that cannot be changed are refused, and
+    a star marks those that the checkpoint has itself.
+    """
+    row, column, checkpoint = matrix.rows[cell.row], matrix.columns[cell.column], str(cell.run.checkpoint)
+    read = expanded_of(matrix, row)
+    row = dataclasses.replace(
+        row, recipe="", model="", changes=(), seeds=(), columns=(), expected={}, checkpoint=checkpoint,
+        expanded=read.expanded, expansion=read.expansion,
+    )  # fmt: skip
+    encoder = load_encoder(checkpoint, "document", weights=False)
+    stored, settings, rows = encoder.description.get("settings", {}), read_settings(arguments), dict[str, Row]()
+    for values in itertools.product(*settings.values()):
+        changes = dict(zip(settings, values, strict=True))  # the last setting changes fastest
+        load_encoder(checkpoint, "query", settings=changes, weights=False)  # refuses settings that cannot be changed
+        of_queries = {key: value for key, value in changes.items() if key in encoder.query_only_settings}
+        of_both = {key: value for key, value in changes.items() if key not in of_queries}
+        name = ", ".join(set_words(changes)[1::2])
+        star = " *" if all(stored.get(key) == value for key, value in changes.items()) else ""
+        rows[name + star] = dataclasses.replace(row, encode=row.encode | of_both, queries=row.queries | of_queries)
+    columns = {cell.column: dataclasses.replace(column, split=split or column.split, rows=())}
+    return Matrix(
+        title=f"Settings of {cell.row}", columns=columns, rows=rows, hits=matrix.hits, dtype=matrix.dtype,
+        on_bad_line=matrix.on_bad_line,
+    )  # fmt: skip
+
+
+def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """``{setting: values}`` of arguments ``KEY=VALUE,VALUE,...``; values are YAML, so lists have brackets.
+
+    >>> read_settings(["k=2,5,null", "layers=[2, 4],[12]", "normalize=bucket,none"])
+    {'k': (2, 5, None), 'layers': ([2, 4], [12]), 'normalize': ('bucket', 'none')}
+    """
+    parts = ((key.strip(), text.strip()) for key, _, text in (argument.partition("=") for argument in arguments))
+    changes = parse_changes([f"{key}={text and f'[{text}]'}" for key, text in parts])
+    return {key: tuple(values) for key, values in changes.items()}
+
+
 def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list[str]:
     """The ``known`` names among ``words``, in which ``*`` stands for any characters."""
     names: dict[str, None] = {}
@@ -192,8 +234,6 @@ class Target:
     size: int
     """Approximate number of documents; ``queries`` likewise."""
     queries: int = 1000
-    overlap: str | None = None
-    """As that of ``CellPlan``."""
     flops_queries: Path | None = None
     """As that of ``Column``."""
 
@@ -304,15 +344,11 @@ class Builder:
         return old
 
     def target(self, column: Column, seed: int | None = None) -> Target:
-        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries.
-
-        ``seed``: of the training whose fold is measured.
-        """
+        """The split of a column, or its part; ``seed``: of the training whose fold is measured."""
         on = target(column.collection, column.split_of(seed), column.measures)
         if column.sample:
             on = self.part(on, column.sample)
-        flops_queries = Path(column.flops_queries) if column.flops_queries else None
-        return dataclasses.replace(on, overlap=column.overlap, flops_queries=flops_queries)
+        return dataclasses.replace(on, flops_queries=Path(column.flops_queries) if column.flops_queries else None)
 
     def part(self, whole: Target, sample: Sample) -> Target:
         """A part of a collection, which a step writes as a collection of its own."""
@@ -333,21 +369,21 @@ class Builder:
         )  # fmt: skip
 
     def cells(self, name: str, targets: Mapping[str, Target]) -> Iterator[CellPlan]:
-        """The cells of a row, each with its evaluation and its costs."""
-        for column, on in targets.items():
-            folds, seeds = self.matrix.columns[column].folds, seeds_of(self.matrix, name)
-            for seed in (seeds or folds or (None,)) if self.matrix.runs(name, column) else ():
-                if folds:
-                    on = self.target(self.matrix.columns[column], seed)
+        """The cells of a row, each with its evaluation and its costs; a class of queries has the runs of all."""
+        for key, on in targets.items():
+            column, seeds = self.matrix.columns[key], seeds_of(self.matrix, name)
+            for seed in (seeds or column.folds or (None,)) if self.matrix.runs(name, key) else ():
+                if column.folds:
+                    on = self.target(column, seed)
                 its = self.run(name, on, seed if seeds else None)
                 stem, words = its.stem, ["eval.evaluate", *on.words, "--run", str(its.run), "--measures", *on.measures]
                 words += ["--per-query", "--json"]
                 made_of = [its.made_by, *on.judged]
-                if on.overlap:
+                if column.overlap:
                     stem, words, made_of = f"{stem}-overlap", [*words, "--overlap"], [*made_of, *on.documents]
                 at = f"evaluations/{on.name}/{on.split}/*.json"
                 evaluated = self.make("evaluate", stem, at, words, *made_of)
-                yield CellPlan(row=name, column=column, seed=seed, run=its, evaluated=evaluated, overlap=on.overlap)
+                yield CellPlan(row=name, column=key, seed=seed, run=its, evaluated=evaluated, overlap=column.overlap)
 
     def run(self, name: str, on: Target, seed: int | None) -> Run:
         """The run of a row on a target, by the kind of the row."""

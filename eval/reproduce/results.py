@@ -56,10 +56,9 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
     ``trained``: whether the row trains its checkpoint.
     """
     states = [status_of(cell.steps) for cell in cells]
-    errors = [error for status, error in states if status == "failed"]
-    if errors:
-        return _EMPTY | {"status": "failed", "error": cells[0].steps[0].neutral(str(errors[0]))}, ()
-    if not cells or any(status != "done" for status, _ in states):
+    if errors := [error for _, error in states if error]:
+        return _EMPTY | {"status": "failed", "error": cells[0].steps[0].neutral(errors[0])}, ()
+    if not cells or not all(done for done, _ in states):
         return _EMPTY, ()
     runs = [cell.measured() for cell in cells]
     if not all(runs):
@@ -408,7 +407,7 @@ def kept_cells(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], *, drop: 
             provenance = [results["provenance"][number] for number in cell["provenance"]]
             added = {"documents": documents[column], "training": budgets[row], "provenance": provenance}
             kept[row, column] = known | added, trainings[row, column]
-        elif (row, column) not in chosen and not (cells and all(status_of(one.steps)[0] == "done" for one in cells)):
+        elif (row, column) not in chosen and not (cells and all(status_of(one.steps)[0] for one in cells)):
             lost.append(f"{row}, {column}")
     if lost:
         raise LearnedSparseError(

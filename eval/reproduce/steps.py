@@ -124,9 +124,6 @@ class Record:
     """``provenance()`` when the step was run, which does not decide whether the step is done."""
 
 
-Status = Literal["done", "failed", "absent"]
-
-
 def ordered(steps: Iterable[Step]) -> Iterator[Step]:
     """``steps`` and all steps they need, each once, every step after the steps it needs."""
     seen: set[Step] = set()
@@ -155,14 +152,14 @@ def examine(steps: Iterable[Step]) -> tuple[set[Step], dict[Step, str]]:
     return done, missing
 
 
-def status_of(steps: Sequence[Step]) -> tuple[Status, str | None]:
-    """Whether all ``steps`` are done; for a failed step also its error."""
+def status_of(steps: Sequence[Step]) -> tuple[bool, str | None]:
+    """Whether all ``steps`` are done, and the error of one that failed."""
     done, missing = examine(steps)
     for step in (step for step in ordered(steps) if step not in done):
         record = record_of(step)
         if error := missing.get(step) or (record.error if record and record.key == step.key else None):
-            return "failed", error
-    return ("done" if done.issuperset(steps) else "absent"), None
+            return False, error
+    return done.issuperset(steps), None
 
 
 def is_done(step: Step) -> bool:

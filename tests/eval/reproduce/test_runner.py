@@ -111,10 +111,10 @@ def test_a_step_that_is_done_again_makes_the_steps_that_need_it_stale() -> None:
     execute = StandIn()
     run([first, second], execute)
     first.output.unlink()
-    assert status_of([second]) == ("absent", None)
+    assert status_of([second]) == (False, None)
     run([first, second], execute)
     assert execute.ran == ["first", "second", "first", "second"]
-    assert status_of([second]) == ("done", None)
+    assert status_of([second]) == (True, None)
 
 
 def test_output_under_a_plain_name_is_kept_when_its_settings_change(progress: pytest.LogCaptureFixture) -> None:
@@ -165,11 +165,11 @@ def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture
     assert {step.name for step in done.failed} == {"broken", "dependent"}
     (message,) = (one for one in progress.messages if one.startswith("[0/4] search broken: FAILED\n"))
     assert message.endswith("ends with\n  it broke")
-    assert status_of(steps[:2]) == ("failed", done.failed[broken])
-    assert status_of(steps[2:]) == ("done", None)
-    assert status_of([step("another")]) == ("absent", None)
+    assert status_of(steps[:2]) == (False, done.failed[broken])
+    assert status_of(steps[2:]) == (True, None)
+    assert status_of([step("another")]) == (False, None)
     run(steps, StandIn())
-    assert status_of(steps[:2]) == ("done", None)
+    assert status_of(steps[:2]) == (True, None)
 
 
 def test_a_command_without_output_has_failed() -> None:
@@ -183,7 +183,7 @@ def test_a_missing_input_fails_only_steps_that_read_it() -> None:
     done = run([reader, step("needs", reader), step("fine")], execute)
     assert execute.ran == ["fine"]
     assert done.failed[reader] == "nowhere.txt: no such file or folder"
-    assert status_of([reader]) == ("failed", "nowhere.txt: no such file or folder")
+    assert status_of([reader]) == (False, "nowhere.txt: no such file or folder")
 
 
 def test_steps_run_in_parallel_except_costs() -> None:
