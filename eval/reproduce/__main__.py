@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from eval.reproduce.matrix import Matrix, load_matrix
@@ -152,16 +152,16 @@ def _command_line(options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     """The options of the command."""
     parser = CommandParser(prog="python -m eval.reproduce", description=main.__doc__, epilog=EPILOG)
-    several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True).add_argument
     what("--matrix", metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
     what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
-    add("--row", metavar="ROW", help='only these rows, for instance "SpaDE *"', **several)  # type: ignore[arg-type]
+    rows = 'only these rows, for instance "SpaDE *"'
+    add("--row", nargs="+", action="extend", default=[], metavar="ROW", help=rows)
     add("--paper", metavar="SOURCE", help='only the rows of a paper or of a part of it, such as "SPLADE, Figure 1"')
     add("--curve", metavar="NAME", help="only the rows of this curve")
-    add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
+    add("--column", nargs="+", action="extend", default=[], metavar="COLUMN", help="only these columns")
     swept = "every combination of these values of the settings of one row, as a leaderboard; repeatable"
     add("--set", action="append", default=[], metavar="KEY=V,V,...", help=swept)
     add("--split", help="with --set: another split of the column's collection, such as dev")

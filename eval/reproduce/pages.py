@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from eval.charts import label, new_figure, set_scale, svg
-from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
+from eval.reproduce.claims import MEANINGS, NOTES, SHOWN_COSTS, Json, Trainings
 from eval.reproduce.results import judge_again
 from eval.stats import SIGNIFICANT, difference
 from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
@@ -207,7 +207,7 @@ def _claims(content: Json) -> Section:
     ]  # fmt: skip
     papers = list(dict.fromkeys(claim["paper"] for claim in content["claims"]))
     ordered = sorted(content["claims"], key=lambda claim: papers.index(claim["paper"]))
-    remarks = [*content["notes"], *(f"{word}: {meaning}" for word, meaning in content["meanings"].items())]
+    remarks = [*NOTES, *(f"{word}: {meaning}" for word, meaning in MEANINGS.items())]
     return Section("Claims of the papers", remarks, columns, [_claim(claim) for claim in ordered])
 
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any
 
 from encoders.checkpoints.notes import read_notes
 from encoders.training.recipe import CoTraining
 from eval.measures import PerQuery
-from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings, judged_claims
+from eval.reproduce.claims import COSTS, DIGITS, Claim, Json, Trainings, judged_claims
 from eval.reproduce.matrix import Column, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, Step, json_digest, record_of, status_of, times_of
@@ -24,8 +24,6 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, home, read_json, write_json
 from learned_sparse.core.settings import parse
 
-DIGITS = 6
-"""Digits of numbers in the files; trec_eval gives four."""
 RESULTS, VALUES = "results.json", "values.csv.gz"
 Measured = tuple[dict[str, Any], Sequence[PerQuery]]
 """A cell, and the scores of each training or of the only run.
@@ -223,14 +221,10 @@ def judged(content: Json, claims: Sequence[Claim], trainings: Trainings) -> dict
     return {
         "cells": [cell | compared.get((cell["row"], cell["column"]), nothing) for cell in content["cells"]],
         "claims": judged_claims(content, claims, trainings),
-        "meanings": MEANINGS if claims else {},
-        "notes": list(NOTES) if claims else [],
     }
 
 
-def score_verdict(
-    score: float, expected: float, tolerance: float
-) -> Literal["equal", "within tolerance", "worse", "better"]:
+def score_verdict(score: float, expected: float, tolerance: float) -> str:
     """A score compared with the expected one: equal to four decimals, within the tolerance, or on which side.
 
     >>> [score_verdict(score, 0.5, 0.001) for score in (0.50004, 0.501, 0.4985, 0.5015)]
