@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from encoders.checkpoints.hub import locate
 from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
 from eval.charts import new_figure, set_scale, svg
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
@@ -240,7 +239,7 @@ def lengths_section(kind: str, texts: Iterable[Encoded], manifest: Manifest, che
 
     ``checkpoint`` has the tokenizer, which must be the one recorded in ``manifest``. Torch is not needed.
     """
-    tokenizer = read_tokenizer(locate(checkpoint))
+    tokenizer = read_tokenizer(tokenizer_folder(checkpoint))
     if tokenizer_sha256(tokenizer) != manifest.encoder.get("tokenizer_sha256", tokenizer_sha256(tokenizer)):
         raise LearnedSparseError(f"{checkpoint}: not the tokenizer of these vectors; name theirs with --tokenizer")
     tokenizer.enable_truncation(int(manifest.encoder["max_length"]))

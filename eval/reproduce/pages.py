@@ -190,12 +190,11 @@ def cells_csv(results: Results) -> str:
 
 
 def _facts(results: Results) -> Section:
-    content, cells = results.content, results.content["cells"]
-    published = {row["name"] for row in results.content["rows"] if row["kind"] == "published"}
-    statuses = Counter(cell["status"] for cell in cells if cell["status"] != "absent" or cell["row"] not in published)
+    content = results.content
+    statuses = Counter(cell["status"] for cell in content["cells"])
     counted = ", ".join(f"{statuses[status]} {word}" for status, word in _STATUSES.items() if statuses[status])
     lines = [content["about"]] if content["about"] else []
-    lines.append(f"{len(results.content['rows'])} rows × {len(results.content['columns'])} columns: {counted}.")
+    lines.append(f"{len(content['rows'])} rows × {len(content['columns'])} columns: {counted}.")
     lines.append(f"Written by {content['command']}; {content['processor']}.")
     return Section("", lines, [], [])
 
@@ -299,9 +298,9 @@ def _column(column: Json) -> Sequence[Cell]:
     what = f"{column['collection']}, {column['split']}"
     if column["average"]:
         what = f"mean over {', '.join(column['average'])}"
-    what += f", queries of class {column['overlap']}" if column["overlap"] else ""
-    sample = (f"{key} {number}" for key, number in (column["sample"] or {}).items() if number is not None)
-    what += f", sample: {', '.join(sample)}" if column["sample"] else ""
+    what += f", queries of class {column['overlap']}" if column.get("overlap") else ""
+    sample = (f"{key} {number}" for key, number in (column.get("sample") or {}).items() if number is not None)
+    what += f", sample: {', '.join(sample)}" if column.get("sample") else ""
     what += f" ({column['published_queries']:,} queries published)" if column.get("published_queries") else ""
     return [column["name"], what, column["documents"], column["queries"]]
 

@@ -279,8 +279,8 @@ def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[J
     """A cell as ``results.json`` has it, with its commands, each once, in order, without paths of this machine."""
     row = plan.matrix.rows[name]
     status, scores, expected = cell["status"], cell["scores"], row.expected.get(column)
-    if row.published:
-        status, scores = ("published", row.scores[column]) if column in row.scores else (status, scores)
+    if column in row.scores:
+        status, scores = "published", row.scores[column]
     elif not plan.matrix.runs(name, column):
         status = "left out"
     steps = [step for one in planned(plan, name, column) for step in one.steps]

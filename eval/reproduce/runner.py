@@ -162,8 +162,7 @@ def terminate(running: set[subprocess.Popen[bytes]]) -> None:
 
 def on_cluster(commands: Tasks, step: Step) -> int:
     """Run a step as a task of a Ray cluster, with an equal share of it."""
-    share = commands.default
-    share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
+    share = commands.default if step.kind in ON_GPU else dataclasses.replace(commands.default, gpus=0)
     return commands.run(step.module, run_words(step), log_of(step), share)
 
 

@@ -46,10 +46,7 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
         for cell in results["cells"]
         if cell["column"] in (columns or [cell["column"]]) and cell["row"] in (rows or [cell["row"]])
     ]
-    statuses = {cell["status"] for cell in cells}
-    assert statuses <= {"done", "published", "left out", "absent"}
-    absent = {cell["row"] for cell in cells if cell["status"] == "absent"}
-    assert absent <= {row["name"] for row in results["rows"] if row["kind"] == "published"}
+    assert {cell["status"] for cell in cells} <= {"done", "published", "left out"}
     counts = re.search(r"^(\d+) of (\d+) cells run, 0 of \d+ steps failed", output, re.MULTILINE)
     assert counts, output
     assert int(counts[1]) == int(counts[2]) >= sum(cell["status"] == "done" for cell in cells) > 0
