@@ -273,10 +273,10 @@ class Matrix:
     """What all steps that read documents do with malformed lines, as their ``--on-bad-line`` takes it."""
     claims: tuple[Claim, ...] = ()
 
-    def runs(self, row: str, name: str) -> bool:
+    def runs_on(self, row: str, name: str) -> bool:
         """Whether a row is run on a column, or on all columns of an average; nothing is run of a published row."""
         if name in self.averages:
-            return all(self.runs(row, part) for part in self.averages[name])
+            return all(self.runs_on(row, part) for part in self.averages[name])
         named, rows = self.rows[row].columns, self.columns[name].rows
         return not self.rows[row].published and (name in named or row in rows or not (named or rows))
 
@@ -462,7 +462,7 @@ def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
 def _check_splits(row_name: str, row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
     """Raise if a column of ``row`` reports queries that the row learned from (``splits``: see ``recipe_splits``)."""
     for name, column in matrix.columns.items():
-        if not matrix.runs(row_name, name):
+        if not matrix.runs_on(row_name, name):
             continue
         if column.folds and weights_of(matrix, row).recipe and seeds_of(matrix, row_name) != column.folds:
             raise LearnedSparseError(f"column {name!r} measures each training on its fold: seeds: {[*column.folds]}")
@@ -490,7 +490,7 @@ def _check_runs(name: str, row: Row, matrix: Matrix) -> None:
             raise LearnedSparseError(f"depth {row.depth}; give 1 to {matrix.hits}, the documents of a run")
     for other in others:
         _check_known(other, usable, f"no row {other!r} with a run to use here")
-        if left_out := [c for c in matrix.columns if matrix.runs(name, c) and not matrix.runs(other, c)]:
+        if left_out := [c for c in matrix.columns if matrix.runs_on(name, c) and not matrix.runs_on(other, c)]:
             raise LearnedSparseError(f"{other!r} is not run on {left_out[0]!r}; name this row's columns")
         if seeds_of(matrix, other) not in ((), seeds_of(matrix, name)):
             raise LearnedSparseError(f"{other!r} has trainings with seeds that this row has not")
@@ -522,7 +522,7 @@ def _check_claim(claim: Claim, matrix: Matrix, measures: Measures) -> None:
             row = matrix.rows[name]
             if row.published and claim.quantity not in row.scores.get(column, {}):
                 raise LearnedSparseError(f"{name!r} has no {claim.quantity} on {column!r}")
-            if not row.published and not matrix.runs(name, column):
+            if not row.published and not matrix.runs_on(name, column):
                 raise LearnedSparseError(f"{name!r} is not run on {column!r}; name the claim's columns")
         _check_scores({column: {claim.quantity: 0.0}}, measures, COSTS)
 

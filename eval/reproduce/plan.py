@@ -372,7 +372,7 @@ class Builder:
         """The cells of a row, each with its evaluation and its costs; a class of queries has the runs of all."""
         for key, on in targets.items():
             column, seeds = self.matrix.columns[key], seeds_of(self.matrix, name)
-            for seed in (seeds or column.folds or (None,)) if self.matrix.runs(name, key) else ():
+            for seed in (seeds or column.folds or (None,)) if self.matrix.runs_on(name, key) else ():
                 if column.folds:
                     on = self.target(column, seed)
                 its = self.run(name, on, seed if seeds else None)

@@ -281,7 +281,7 @@ def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[J
     status, scores, expected = cell["status"], cell["scores"], row.expected.get(column)
     if column in row.scores:
         status, scores = "published", row.scores[column]
-    elif not plan.matrix.runs(name, column):
+    elif not plan.matrix.runs_on(name, column):
         status = "left out"
     steps = [step for one in planned(plan, name, column) for step in one.steps]
     return {
