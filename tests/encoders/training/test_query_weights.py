@@ -13,19 +13,7 @@ from safetensors.numpy import load_file
 
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
-from tests.encoders.training.conftest import (
-    WORDS,
-    Recipes,
-    Trained,
-    recipe_values,
-    stop_after,
-    tiny_backbone,
-    tiny_collection,
-    tiny_recipe,
-    trained,
-)
-
-__all__ = ["recipe_values", "stop_after", "tiny_backbone", "tiny_collection", "tiny_recipe", "trained"]  # fixtures
+from tests.encoders.training.conftest import WORDS, Recipes, Trained
 
 BAG = {"query": "bag-of-words"}
 FAMILIES: dict[str, dict[str, Any]] = {
