@@ -12,7 +12,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from learned_sparse.collections.collection import load_collection
-from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import WORDS, Recipes, Trained
 
 BAG = {"query": "bag-of-words"}
@@ -56,8 +55,3 @@ def test_weights_are_trained_with_the_documents(
     notes = json.loads((run.folder / "learned_sparse.json").read_text(encoding="utf-8"))
     assert notes["bags"]["query"]["weighting"] == "table"
     assert notes["quantizers"]["query"]["scale"] == 100.0
-
-
-def test_queries_with_a_network_have_no_table(tiny_recipe: Recipes, trained: Trained) -> None:
-    with pytest.raises(LearnedSparseError, match="query_weighting: learned needs query: bag-of-words, not same"):
-        trained(tiny_recipe({"steps": 1}, settings={"query_weighting": "learned"}))
