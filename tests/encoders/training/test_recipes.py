@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 import shutil
@@ -14,7 +13,6 @@ import pytest
 import yaml
 
 from encoders.train import main
-from encoders.training import recipe as options
 from encoders.training.learner import Learner
 from encoders.training.loop import Training, train
 from encoders.training.recipe import Recipe, differences, load_recipe, recipe_names, recipe_values, stated, to_mapping
@@ -28,12 +26,6 @@ NAMES = recipe_names()
 
 def test_all_recipes_are_found() -> None:
     assert len(NAMES) == 37
-
-
-def test_a_recipe_has_at_most_90_keys() -> None:
-    kinds = vars(options).values()
-    parts = {kind for kind in kinds if dataclasses.is_dataclass(kind) and kind.__module__ == options.__name__}
-    assert sum(len(dataclasses.fields(part)) for part in parts) <= 90
 
 
 SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
