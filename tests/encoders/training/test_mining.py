@@ -93,18 +93,6 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
         JUDGED.draw_by(Negatives(margin=1.0))
 
 
-def test_a_stage_has_its_own_negatives(staged_recipe: Recipes, trained: Trained, stop_after: Any) -> None:
-    mined = {"steps": 10, "negatives": {"kind": "self", "every": 7, "ranks": [1, 10], "per_query": 3}}
-    recipe = staged_recipe({"steps": 10}, mined, negatives={"per_query": 2})
-    whole = trained(recipe, "whole")
-    steps = [(line["stage"], line["step"]) for line in whole.log() if "mined queries" in line]
-    assert steps == [(1, 0), (1, 7)]
-    stop_after(15)
-    trained(recipe, "resumed")
-    stop_after(0)
-    assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
-
-
 def test_another_checkpoint_can_search_the_negatives(
     tiny_recipe: Recipes, tiny_collection: Path, trained: Trained
 ) -> None:
