@@ -77,7 +77,10 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
         logits = model(input_ids=IDS, attention_mask=MASK).logits
     model.save_pretrained(tmp_path)
     tower = LanguageModel.load(tmp_path)
+    assert tower.longest_input == EQUAL[kind]
+    longest = torch.full((1, EQUAL[kind]), 20)
     with torch.no_grad():
+        assert tower(longest, torch.ones_like(longest)).shape[:2] == longest.shape
         states = tower(IDS, MASK)
         weights = pool(states, MASK, *tower.decoder_parameters(), pooling="max", relu=False)
     expected = logits.masked_fill(MASK[:, :, None] == 0, -torch.inf).amax(1)
@@ -128,15 +131,6 @@ def test_what_is_packed_for_inference(tiny_bert: Path, capability: str, monkeypa
     assert torch.equal(layer.attention.self.query.weight, weight)
     inside = isinstance(layer.intermediate.intermediate_act_fn, torch.nn.Identity)
     assert inside == (capability == "AVX512")  # GELU is inside the product where that is faster
-
-
-@pytest.mark.parametrize("kind", EQUAL)
-def test_longest_input(kind: str) -> None:
-    tower = LanguageModel(random_model(kind))
-    assert tower.longest_input == EQUAL[kind]
-    ids = torch.full((1, EQUAL[kind]), 20)
-    with torch.no_grad():
-        assert tower(ids, torch.ones_like(ids)).shape[:2] == ids.shape
 
 
 @pytest.mark.parametrize("kind", REFUSED)

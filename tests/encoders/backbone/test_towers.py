@@ -15,8 +15,6 @@ from encoders.backbone import towers
 from encoders.backbone.device import prepare_network
 from encoders.backbone.lora import Lora
 from encoders.backbone.towers import Attention, LanguageModel
-from encoders.checkpoints.hub import locate
-from encoders.head.vocabulary_head import pool
 from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.backbone.test_backbone_types import IDS, MASK, random_model
@@ -189,16 +187,3 @@ def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
     assert not torch.allclose(states(shortened), states(full))
     with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
         LanguageModel.from_backbone(folder, num_hidden_layers=3)
-
-
-def test_untrained_minilm_matches_words_and_their_neighbours() -> None:
-    minilm = locate("minilm")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
-    text = "hives are caused by allergic reactions and can be a sign of pregnancy"
-    inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
-    tower = LanguageModel.from_backbone(minilm, num_hidden_layers=5).eval()
-    with torch.no_grad():
-        weights = pool(tower(**inputs), inputs["attention_mask"], *tower.decoder_parameters(), pooling="max")
-    assert 30 < int((weights > 0).sum()) < 300
-    top = set(tokenizer.convert_ids_to_tokens(weights[0].topk(20).indices.tolist()))
-    assert {"allergic", "pregnancy", "pregnant", "symptoms"} <= top  # two words of the text, two neighbours
