@@ -33,9 +33,11 @@ OTHERS: dict[str, dict[str, Any]] = {
     "bart": {"d_model": 16},
     "esm": {"mask_token_id": 3},
     "funnel": FUNNEL,
+    "llama": {"num_key_value_heads": 1},
     "longformer": {"attention_window": 4},
     "mobilebert": {"intra_bottleneck_size": 8, "true_hidden_size": 8},
     "deberta-v2, new head": {"legacy": False},
+    "qwen3": {"num_key_value_heads": 1, "head_dim": 8},
 }
 EQUAL = {
     "albert": 32, "bert": 32, "big_bird": 32, "camembert": 31, "data2vec-text": 31, "deberta": 32, "deberta-v2": 32,

@@ -19,8 +19,6 @@ from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.backbone.test_backbone_types import IDS, MASK, random_model
 
-DECODERS = {"qwen3": {"num_key_value_heads": 1, "head_dim": 8}, "llama": {"num_key_value_heads": 1}}
-
 
 def states(tower: LanguageModel, ids: torch.Tensor = IDS, mask: torch.Tensor = MASK) -> torch.Tensor:
     with torch.no_grad():
@@ -28,18 +26,10 @@ def states(tower: LanguageModel, ids: torch.Tensor = IDS, mask: torch.Tensor = M
     return result[mask.bool()]
 
 
-@pytest.fixture(params=DECODERS)
+@pytest.fixture(params=["qwen3", "llama"])
 def decoder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A tiny decoder LM."""
-    sizes: dict[str, Any] = {
-        "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
-        "max_position_embeddings": 32, **DECODERS[request.param],
-    }  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(transformers.CONFIG_MAPPING[request.param](**sizes))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(tmp_path / "decoder")
+    random_model(request.param, transformers.AutoModelForCausalLM).save_pretrained(tmp_path / "decoder")
     return tmp_path / "decoder"
 
 

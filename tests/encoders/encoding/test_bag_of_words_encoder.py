@@ -43,6 +43,7 @@ ALL_TEXTS = [*TEXTS, *UNUSUAL]
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tf": ("sparterm", {"query": "tf"}),
     "bm25": ("sparterm", {"query": "tf", "mode": "expansion-only", "bow_special_tokens": "unknown"}),
+    "boolean": ("spade", {"bow_special_tokens": "unknown"}),
     "binary": ("splade", {"query": "bag-of-words"}),
     "all": ("splade", {"query": "bag-of-words", "query_weighting": "tf", "bow_special_tokens": "all"}),
     "table": ("splade", {"query": "bag-of-words", "query_weighting": "learned"}),
@@ -123,7 +124,8 @@ def test_by_hand(saved: dict[str, Path]) -> None:
     bag: Encoder = load_encoder(str(saved["tf"]), "query")
     assert isinstance(bag, BagOfWordsEncoder)
     assert bag.encode(["Wing, wing [SEP] lift zz"]).row(0) == {"wing": 2, ",": 1, "lift": 1, "z": 1, "##z": 1}
-    assert load_encoder(str(saved["binary"]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
+    for name in ("binary", "boolean"):
+        assert load_encoder(str(saved[name]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
     number = VOCABULARY.index("wing")
     weight = pytest.approx(-1 + 4 * number / (len(VOCABULARY) - 1), rel=1e-5)
     assert load_encoder(str(saved["table"]), "query").encode(["wing wing a"]).row(0) == {"wing": weight}

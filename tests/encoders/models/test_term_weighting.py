@@ -12,7 +12,7 @@ from torch import Tensor
 from encoders.models import SIDES
 from encoders.models.objectives import Labels, Tokens
 from encoders.models.term_weighting import TermRecall
-from encoders.models.token_weights import linear_head, two_layer_head
+from encoders.models.token_weights import two_layer_head
 from learned_sparse.core.encoder import Side
 from tests.encoders.models import cases
 from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained
@@ -56,9 +56,6 @@ def test_heads_are_initialised_like_bert_layers() -> None:
     weights, biases = head[1].weight, (head[1].bias, head[3].bias)
     assert weights.std().item() == pytest.approx(0.02, rel=0.05)
     assert all(bias is not None and not bias.any() for bias in biases)
-    assert [type(module).__name__ for module in head] == ["Dropout", "Linear", "ReLU", "Linear"]
-    assert head[0].p == 0.1
-    assert linear_head(400).weight.shape == (1, 400)
 
 
 RECALL = [case[1] for case in cases.CASES if case[0] == "deepct"]

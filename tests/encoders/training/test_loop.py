@@ -160,11 +160,6 @@ def test_resuming_on_moved_data_goes_on_and_on_other_data_is_refused(
     assert trained(recipe_on("moved"), resume=True).report.finished
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(tiny_recipe: Recipes, trained: Trained) -> None:
-    with pytest.raises(LearnedSparseError, match="not finite; lower learning_rate"):
-        trained(tiny_recipe({"learning_rate": 1e30, "dropout": False, "steps": 5}))
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file, also hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -179,7 +174,7 @@ def test_overwriting_keeps_the_old_run_until_recipe_and_data_are_known_to_be_rig
     with pytest.raises(LearnedSparseError, match="no such"):
         trained(tiny_recipe(data=[{"collection": str(run.folder / "nowhere")}]), overwrite=True)
     assert contents(run.folder) == whole
-    with pytest.raises(LearnedSparseError, match="not finite"):
+    with pytest.raises(LearnedSparseError, match="not finite; lower learning_rate"):
         trained(tiny_recipe({"learning_rate": 1e30, "dropout": False, "steps": 5}), overwrite=True)
     checkpoint = {name: content for name, content in whole.items() if not name.startswith("training/")}
     left = contents(run.folder)

@@ -19,13 +19,12 @@ def test_the_next_stage_starts_from_the_best_weights(
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     first = {"component": "weighting", "steps": 3}
+    recipe = spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False)
     scores(0.1, 0.5, 0.2, 0.0)
-    complete = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False))
+    complete = trained(recipe)
     scores(0.1, 0.5)
     stop_after(2)
-    best = trained(
-        spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False), "best"
-    )
+    best = trained(recipe, "best")
     assert complete.moved_since(best) == {"expansion"}
 
 
