@@ -23,7 +23,7 @@ from eval.runs import add_column_options, load_pieces, tokenizer_folder
 from eval.tables import Cell, Column, Section, format_sections, heading
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, run_main
-from learned_sparse.core.files import atomic_write, write_json
+from learned_sparse.core.files import new_file, write_json
 from learned_sparse.core.settings import CommandParser, positive, refuse
 from learned_sparse.jsonvector.manifest import Manifest, versions
 from learned_sparse.jsonvector.queries import ENCODED
@@ -79,8 +79,8 @@ def main(argv: list[str] | None = None) -> int:
         write_json(options.output / "dimensions.json", content)
         texts = {"dimensions.md": format_sections(title, sections, markdown=True), "frequency.svg": chart(kinds)}
         for file_name, text in texts.items():
-            with atomic_write(options.output / file_name) as file:
-                file.write(f"{text.rstrip()}\n".encode())
+            with new_file(options.output / file_name) as temporary:
+                temporary.write_text(f"{text.rstrip()}\n", encoding="utf-8")
     return 0
 
 

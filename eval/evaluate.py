@@ -15,7 +15,7 @@ from eval.runs import add_collection_options, by_class, load_pieces, load_split,
 from eval.tables import Cell, format_table
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
-from learned_sparse.core.files import atomic_write, run_file
+from learned_sparse.core.files import new_file, run_file
 from learned_sparse.core.settings import CommandParser
 
 Results = Mapping[str, Scores]
@@ -74,8 +74,8 @@ def main(argv: list[str] | None = None) -> int:
             _warn(files, results)
     text = json.dumps(content, indent=2, ensure_ascii=False)
     if options.output:
-        with atomic_write(options.output) as file:
-            file.write(f"{text}\n".encode())
+        with new_file(options.output) as temporary:
+            temporary.write_text(f"{text}\n", encoding="utf-8")
         tables.insert(0, f"written: {options.output}")
     if not options.json:
         print("\n\n".join(tables))

@@ -17,8 +17,9 @@ from encoders.backbone.towers import (
     Attention,
     Tower,
     check_finite,
-    in_length_groups,
+    join_groups,
     keep_layers,
+    length_groups,
     load_pretrained,
     pretrained_config,
     probe,
@@ -49,13 +50,15 @@ class HiddenStates(Tower):
             model.pooler = None
         self.head, self.layers = head, tuple(layers)
         self.vocabulary_size = model.get_input_embeddings().num_embeddings
-        probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
+        probe(model, lambda ids, mask: torch.cat([*self(ids, mask)], dim=-1))
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """States of each of ``layers``."""
-        return in_length_groups(self._states, input_ids, attention_mask)
-
-    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        if groups := length_groups(input_ids, attention_mask) if torch.is_grad_enabled() else []:
+            parts = [
+                self.forward(input_ids[rows, :longest], attention_mask[rows, :longest]) for rows, longest in groups
+            ]
+            return tuple(join_groups(states, groups, input_ids.shape[1]) for states in zip(*parts, strict=True))
         only_last = self.layers == (self.model.config.num_hidden_layers,)
         output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True,

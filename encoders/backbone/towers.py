@@ -24,7 +24,7 @@ from torch.nn import functional
 from encoders.checkpoints.hub import read_config, read_object, tensor_names
 from encoders.head.vocabulary_head import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write
+from learned_sparse.core.files import new_file
 
 if TYPE_CHECKING:
     from encoders.backbone.lora import Lora
@@ -56,8 +56,14 @@ class Tower(nn.Module, ABC):
         """``model``: a Hugging Face network, if the tower has one."""
         super().__init__()
         self.model = model
-        self.longest_input = None if model is None else longest_input(model)
+        self.longest_input: int | None = getattr(getattr(model, "config", None), "max_position_embeddings", None)
         """Maximum number of tokens that the position embeddings allow; None without a limit."""
+        for name, module in model.named_modules() if self.longest_input else ():
+            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+                self.longest_input -= module.padding_idx + 1  # RoBERTa's positions start after the padding id
+                break
+        if self.longest_input and getattr(model.config, "echo_input", False):
+            self.longest_input //= 2
         self.causal = model is not None and type(model.config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
         """Whether the network is a decoder LM, whatever its attention is."""
         self._options: dict[str, Any] = {"use_cache": False} if self.causal else {}
@@ -121,32 +127,27 @@ class LanguageModel(Tower):
             raise unsupported(model, problem)
         self.decoder: nn.Linear = decoder
         self.vocabulary_size = decoder.out_features
-        logits = probe(model, self._states)
+        logits = probe(model, self.forward)
         self.screen = Screen() if decoder.out_features >= MIN_TERMS else None
         """Finds the terms that can have weight; None for a small vocabulary."""
         self.has_added_bias = False
         """Whether the output bias is one that transformers does not read, because its class has none."""
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
-        states, rounding = probe(model, self._states, problem), 1e-6 * float(logits.nan_to_num().abs().max())
+        states, rounding = probe(model, self.forward, problem), 1e-6 * float(logits.nan_to_num().abs().max())
         with torch.inference_mode():
             decoded = decoder(states.to(model.device)).cpu() if states.shape[-1] == decoder.in_features else states
         if decoded.shape != logits.shape or not decoded.allclose(logits, rtol=0, atol=rounding, equal_nan=True):
             raise unsupported(model, problem)
 
-    def decoder_parameters(self) -> tuple[Tensor, Tensor]:
-        """``E`` ``(vocabulary, hidden)`` and ``b`` ``(vocabulary,)`` of the papers; 0 for a decoder without bias."""
-        weight, bias = self.decoder.weight, self.decoder.bias
-        return weight, weight.new_zeros(len(weight)) if bias is None else bias
-
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
-        if not torch.is_grad_enabled():
-            return self._states(input_ids, attention_mask)
-        return in_length_groups(lambda *inputs: (self._states(*inputs),), input_ids, attention_mask)[0]
-
-    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         options, tokens = dict(self._options), input_ids.shape[1]
+        if groups := length_groups(input_ids, attention_mask) if torch.is_grad_enabled() else []:
+            parts = [
+                self.forward(input_ids[rows, :longest], attention_mask[rows, :longest]) for rows, longest in groups
+            ]
+            return join_groups(parts, groups, tokens)
         if getattr(self.model.config, "echo_input", False):  # the positions leave out padding between the two copies
             input_ids, attention_mask = input_ids.repeat(1, 2), attention_mask.repeat(1, 2)
             options["position_ids"] = (attention_mask.cumsum(1) - 1).clamp(min=0)
@@ -159,7 +160,8 @@ class LanguageModel(Tower):
         """Add ``values`` ``(vocabulary,)`` to the output bias, which is created if the decoder has none."""
         with torch.no_grad():
             if self.decoder.bias is None:
-                self.decoder.bias, self.has_added_bias = nn.Parameter(self.decoder_parameters()[1]), True
+                bias = self.decoder.weight.new_zeros(self.vocabulary_size)
+                self.decoder.bias, self.has_added_bias = nn.Parameter(bias), True
             self.decoder.bias.add_(values.to(self.decoder.bias.device))
         return True
 
@@ -345,8 +347,8 @@ def read_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file atomically."""
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with atomic_write(path) as file:
-        file.write(to_safetensors(content, metadata))
+    with new_file(path) as temporary:
+        temporary.write_bytes(to_safetensors(content, metadata))
 
 
 def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:
@@ -372,42 +374,25 @@ def load_tokenizer(folder: Path) -> Any:
         raise LearnedSparseError(f"{folder}: no readable tokenizer: {reason}") from error
 
 
-def in_length_groups(
-    forward: Callable[[Tensor, Tensor], tuple[Tensor, ...]], input_ids: Tensor, attention_mask: Tensor
-) -> tuple[Tensor, ...]:
-    """``forward(input_ids, attention_mask)``; in training on a CPU, for texts of similar length at a time.
+def length_groups(input_ids: Tensor, attention_mask: Tensor) -> list[tuple[Tensor, int]]:
+    """For training on a CPU, texts of similar length: the rows of each group, and its longest text; empty: all at once.
 
-    Results are ``(texts, tokens, size)``. The texts of a step differ in length: in one group, half of the tokens were
-    padding. Each group is cut to its longest text; the states of the padding that is cut off are 0. Outside training
-    the caller sorts texts by length. On GPUs all texts stay together: small batches were not measured there.
+    The texts of a step differ in length: in one group, half of the tokens were padding. Outside training the caller
+    sorts texts by length. On GPUs all texts stay together: small batches were not measured there.
     """
     texts, tokens = input_ids.shape
-    if input_ids.device.type != "cpu" or not torch.is_grad_enabled() or texts < 2 * _GROUP:
-        return forward(input_ids, attention_mask)
+    if input_ids.device.type != "cpu" or texts < 2 * _GROUP:
+        return []
     lengths = (attention_mask.bool() * torch.arange(1, tokens + 1)).amax(1).clamp(min=1)
     order = lengths.argsort(stable=True)
-    parts = [(rows, int(lengths[rows[-1]])) for rows in order.tensor_split(texts // _GROUP)]
-    if sum(len(rows) * longest for rows, longest in parts) > _WORTH * texts * tokens:
-        return forward(input_ids, attention_mask)
-    groups = []
-    for rows, longest in parts:
-        states = forward(input_ids[rows, :longest], attention_mask[rows, :longest])
-        groups.append([functional.pad(each, (0, 0, 0, tokens - longest)) for each in states])
-    return tuple(torch.cat(states)[order.argsort()] for states in zip(*groups, strict=True))
+    groups = [(rows, int(lengths[rows[-1]])) for rows in order.tensor_split(texts // _GROUP)]
+    return groups if sum(len(rows) * longest for rows, longest in groups) <= _WORTH * texts * tokens else []
 
 
-def longest_input(model: Any) -> int | None:
-    """Maximum number of tokens that the position embeddings of a Hugging Face model allow; None without a limit."""
-    positions: int | None = getattr(model.config, "max_position_embeddings", None)
-    padding_ids = [
-        padding_id
-        for name, module in model.named_modules()
-        if name.endswith("position_embeddings") and (padding_id := getattr(module, "padding_idx", None)) is not None
-    ]
-    if positions and getattr(model.config, "echo_input", False):
-        return positions // 2
-    # RoBERTa's positions start after the padding id
-    return positions - padding_ids[0] - 1 if positions and padding_ids else positions
+def join_groups(states: Sequence[Tensor], groups: Sequence[tuple[Tensor, int]], tokens: int) -> Tensor:
+    """The states ``(texts, tokens, size)`` of all texts, from those of each group; 0 at padding that was cut off."""
+    padded = [functional.pad(part, (0, 0, 0, tokens - part.shape[1])) for part in states]
+    return torch.cat(padded)[torch.cat([rows for rows, _ in groups]).argsort()]
 
 
 def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor], problem: str = "") -> Tensor:

@@ -15,7 +15,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -57,31 +56,14 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         raise LearnedSparseError(f"{path}: not a readable tokenizer: {error}") from error
 
 
-class InPython:
-    """A tokenizer of transformers that is written in Python, as that of Japanese BERTs, by the methods of the package
-    tokenizers that encoding calls. It reports neither positions nor which texts it truncates.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer, self._max_length = tokenizer, 0
-
-    def to_str(self) -> str:
-        return repr(sorted(self._tokenizer.get_vocab().items()))
-
-    def enable_truncation(self, max_length: int, direction: str) -> None:  # noqa: ARG002  (its own side)
-        self._max_length = max_length
-
-    def encode_batch(self, texts: list[Any]) -> list[Any]:
-        ids = self._tokenizer(texts, truncation=True, max_length=self._max_length)["input_ids"]
-        return [SimpleNamespace(ids=of_text, overflowing=()) for of_text in ids]
-
-
 def untruncated(tokenizer: Any) -> Any:
     """A tokenizer of the package tokenizers without truncation and padding, or a copy of the one that a tokenizer of
     transformers has inside; ``InPython`` if it has none.
     """
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not isinstance(backend, Tokenizer):
+        from encoders.checkpoints.in_python import InPython
+
         return InPython(tokenizer)
     plain = backend if backend is tokenizer else Tokenizer.from_str(backend.to_str())
     plain.no_truncation()
@@ -250,10 +232,9 @@ class TextEncoder(Encoder):
 
     @property
     def _with_positions(self) -> Tokenizer:
-        if isinstance(self._backend, InPython):
+        if not isinstance(self._backend, Tokenizer):
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
-        backend: Tokenizer = self._backend
-        return backend
+        return self._backend
 
     def explain(self, text: str) -> Reading:
         """Tokens and weights of ``text``, and the contribution of each token to each weight.

@@ -196,4 +196,6 @@ class PooledTower(nn.Module):
     def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of a language model: hidden states, pooled positions, decoder weight and bias, as ``pool`` takes them."""
         pooled = attention_mask.bool() & self.pooled_tokens[input_ids]
-        return self.tower(input_ids, attention_mask), pooled, *self.tower.decoder_parameters()
+        weight, bias = self.tower.decoder.weight, self.tower.decoder.bias
+        bias = weight.new_zeros(len(weight)) if bias is None else bias
+        return self.tower(input_ids, attention_mask), pooled, weight, bias

@@ -45,7 +45,7 @@ class CrossEncoder:
         from safetensors import SafetensorError
 
         from encoders.backbone.device import DTYPES, choose_device, choose_dtype
-        from encoders.backbone.towers import longest_input, quiet
+        from encoders.backbone.towers import quiet
         from encoders.checkpoints.hub import locate, tensor_names
         from encoders.checkpoints.notes import NOTES
 
@@ -73,7 +73,8 @@ class CrossEncoder:
             raise LearnedSparseError(f"{name}: {config.num_labels} labels; a re-ranker has one or two")
         if max_length is None:
             self._model.max_seq_length = min(self._model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
-        length, longest = self._model.max_seq_length, longest_input(self._model[0].auto_model) or 2**31 - 1
+        length, positions = self._model.max_seq_length, getattr(config, "max_position_embeddings", None) or 2**31 - 1
+        longest = min(positions, self._model.tokenizer.model_max_length)  # RoBERTa's positions start after the padding
         if not 3 <= length <= longest:
             raise LearnedSparseError(f"{name}: max length {length}; give 3 to {longest} tokens")
         self._batch_size = int(batch_size or 32)

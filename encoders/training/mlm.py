@@ -49,7 +49,7 @@ class MaskedLMObjective(Objective):
         chosen, outputs = targets != _IGNORED, dict[str, Tensor]()
         for name, tower in self._towers.items():
             states = tower(ids, documents.attention_mask)[chosen]
-            logits = functional.linear(states, *tower.decoder_parameters()).float()
+            logits = tower.decoder(states).float()
             losses = functional.cross_entropy(logits, targets[chosen], reduction="none")
             sums = losses.new_zeros(len(ids)).index_add(0, chosen.nonzero()[:, 0], losses)
             outputs[f"mlm_{name}"] = torch.stack([sums, chosen.sum(dim=1).to(sums)], dim=1)

@@ -16,7 +16,7 @@ from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
 from eval.reproduce.results import judge_again
 from eval.stats import SIGNIFICANT, difference
 from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
-from learned_sparse.core.files import atomic_write
+from learned_sparse.core.files import new_file
 
 PAGE, FIGURE = "README.md", "tradeoff.svg"
 FLOPS = "FLOPS"
@@ -110,8 +110,8 @@ def write_report(folder: Path) -> Results:
     if column := results.plotted:
         texts[FIGURE] = tradeoff(results, column)
     for name, text in texts.items():
-        with atomic_write(folder / name) as file:
-            file.write(f"{text.rstrip()}\n".encode(errors="replace"))
+        with new_file(folder / name) as temporary:
+            temporary.write_text(f"{text.rstrip()}\n", encoding="utf-8", errors="replace")
     return results
 
 

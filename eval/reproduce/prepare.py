@@ -23,7 +23,7 @@ from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.collections.documents import add_bad_line_option, new_terms
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError, run_main
-from learned_sparse.core.files import atomic_write, new_folder
+from learned_sparse.core.files import new_file, new_folder
 from learned_sparse.core.settings import CommandParser, positive, refuse
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,8 @@ def _rewrite(options: argparse.Namespace) -> str:
     documents = iter(with_progress(reader))
     first = next(documents)  # wrong input leaves no folder
     one_text = options.action == "expand"
-    with atomic_write(options.output / ("documents.jsonl" if one_text else "expansions.jsonl")) as output:
+    path = options.output / ("documents.jsonl" if one_text else "expansions.jsonl")
+    with new_file(path) as temporary, temporary.open("wb") as output:
         for document in itertools.chain([first], documents):
             expanded += bool(document.expanded)
             line = {"id": document.id}
@@ -170,8 +171,8 @@ def _word_pieces(options: argparse.Namespace) -> str:
 
     folder = tokenizer_folder(options.tokenizer)
     loaded = read_tokenizer(folder)
-    with atomic_write(options.output / TOKENIZER) as file:
-        file.write((folder / TOKENIZER).read_bytes())
+    with new_file(options.output / TOKENIZER) as temporary:
+        temporary.write_bytes((folder / TOKENIZER).read_bytes())
     added = loaded.get_added_tokens_decoder()
     special = tuple(sorted(number for number, token in added.items() if token.special))
     bag = asdict(BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0))
@@ -189,7 +190,7 @@ def _word_pieces(options: argparse.Namespace) -> str:
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a text file, whole or not at all."""
-    with atomic_write(path) as file:
+    with new_file(path) as temporary, temporary.open("wb") as file:
         file.writelines(f"{line}\n".encode() for line in lines)
 
 

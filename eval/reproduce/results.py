@@ -21,7 +21,7 @@ from eval.reproduce.steps import HOME, Step, json_digest, record_of, status_of, 
 from eval.stats import average_of_trainings, comparisons
 from learned_sparse.collections.collection import data_root
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, home, read_json, write_json
+from learned_sparse.core.files import home, new_file, read_json, write_json
 from learned_sparse.core.settings import parse
 
 DIGITS = 6
@@ -335,8 +335,8 @@ def write_leaderboard(plan: Plan, folder: Path, command: str, kept: Cells | None
         for query, value in sorted(of_query.items())
     ]
     table = pd.DataFrame(values, columns=[*_KEYS, "value"]).to_csv(index=False, lineterminator="\n")
-    with atomic_write(folder / VALUES) as file:
-        file.write(gzip.compress(table.encode(), mtime=0))
+    with new_file(folder / VALUES) as temporary:
+        temporary.write_bytes(gzip.compress(table.encode(), mtime=0))
     write_json(folder / RESULTS, results)
     return results
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write
+from learned_sparse.core.files import new_file
 from learned_sparse.core.lines import text_lines
 
 Qrels = dict[str, dict[str, int]]
@@ -97,7 +97,7 @@ def write_run(
         raise LearnedSparseError(f"output format {output_format!r}: use 'trec' or 'msmarco'")
     pairs = hits_by_query.items() if isinstance(hits_by_query, Mapping) else hits_by_query
     without_hits = []
-    with atomic_write(path) as file:
+    with new_file(path) as temporary, temporary.open("wb") as file:
         for query, of_query in pairs:
             hits = list(of_query)
             documents = [document for document, _ in hits]

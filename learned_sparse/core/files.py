@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from learned_sparse.core.errors import DISK_FULL, LearnedSparseError, error_number, not_found, unwritable
 
@@ -99,13 +99,6 @@ def index_folder(collection: str, model: str) -> Path:
 def run_file(collection: str, split: str, model: str) -> Path:
     """TREC run of one split of a collection."""
     return _of_split("runs", collection, split) / f"{check_name(model, 'model')}.txt"
-
-
-@contextmanager
-def atomic_write(path: str | Path, *, wait: bool = False) -> Iterator[BinaryIO]:
-    """Open a binary file that is renamed to ``path`` when the block ends without an exception; see ``new_file``."""
-    with new_file(path, wait=wait) as temporary, temporary.open("xb") as file:
-        yield file
 
 
 @contextmanager
@@ -288,8 +281,8 @@ def write_json(path: str | Path, content: Any, *, record: bool = False) -> None:
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         content = {**content, _CHECKSUM: digest}
     text = json.dumps(content, sort_keys=True, indent=2, allow_nan=False)
-    with atomic_write(path, wait=True) as file:
-        file.write(text.encode("ascii") + b"\n")
+    with new_file(path, wait=True) as temporary:
+        temporary.write_text(f"{text}\n", encoding="ascii")
 
 
 def _of_split(kind: str, collection: str, split: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
@@ -49,6 +50,7 @@ def import_extra(module: str, extra: str) -> Any:
         ) from error
 
 
+@dataclass(frozen=True, eq=False)
 class Register(Mapping[str, T]):
     """Objects by name: those of this project, and the entry points ``group`` of installed packages.
 
@@ -56,26 +58,24 @@ class Register(Mapping[str, T]):
     can take a name of this project.
     """
 
-    def __init__(self, group: str, objects: Mapping[str, str | T]) -> None:
-        """``objects``: name to the object, or to its ``"module:attribute"``."""
-        self._group = group
-        self._objects: dict[str, Any] = {
-            name: EntryPoint(name, value, group) if isinstance(value, str) else value for name, value in objects.items()
-        }
+    group: str
+    objects: Mapping[str, Any]
+    """The objects of this project, or the ``"module:attribute"`` of each."""
 
     def __getitem__(self, name: str) -> T:
-        value = self._objects.get(name) or self._all().get(name)
+        value = self.objects.get(name) or self._all().get(name)
         if value is None:
-            kind = self._group.rpartition(".")[2].removesuffix("s")
+            kind = self.group.rpartition(".")[2].removesuffix("s")
             raise LearnedSparseError(f"unknown {kind} {name!r}{did_you_mean(name, self)}")
-        if not isinstance(value, EntryPoint):
+        point = EntryPoint(name, value, self.group) if isinstance(value, str) else value
+        if not isinstance(point, EntryPoint):
             return value  # type: ignore[no-any-return]
         try:
-            return value.load()  # type: ignore[no-any-return]
+            return point.load()  # type: ignore[no-any-return]
         except (ImportError, AttributeError) as error:
             raise LearnedSparseError(
-                f"{name}: {value.value} cannot be imported ({error}); repair or uninstall the package of this entry "
-                f"point of {self._group}"
+                f"{name}: {point.value} cannot be imported ({error}); repair or uninstall the package of this entry "
+                f"point of {self.group}"
             ) from error
 
     def __contains__(self, name: object) -> bool:
@@ -88,4 +88,4 @@ class Register(Mapping[str, T]):
         return len(self._all())
 
     def _all(self) -> dict[str, Any]:
-        return {**{point.name: point for point in entry_points(group=self._group)}, **self._objects}
+        return {**{point.name: point for point in entry_points(group=self.group)}, **self.objects}

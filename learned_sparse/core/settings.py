@@ -21,27 +21,56 @@ from learned_sparse.core.errors import SIMILAR_NAME, Command, LearnedSparseError
 T = TypeVar("T")
 
 
-def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Convert ``values`` to the dataclass ``kind``, including nested dataclasses.
+def parse(kind: type[T], value: Any, where: str) -> T:
+    """Convert ``value``, as JSON or YAML give it, to ``kind``: a dataclass, or a type that a field of one may have.
 
     Unknown keys, missing keys and values of a wrong type raise an error that begins with ``where``. An int is accepted
     for a float, a list for a tuple, and text for a path.
     """
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(kind)
-    for key in values:
-        if key not in fields:
-            raise LearnedSparseError(f"{where}: unknown key {_short(key)}{did_you_mean(str(key)[:80], fields)}")
-    converted = {}
-    for name, field in fields.items():
-        if name in values:
-            converted[name] = _convert(hints[name], values[name], f"{where}: {name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise LearnedSparseError(f"{where}: {name!r} is missing")
-    try:
-        return kind(**converted)
-    except LearnedSparseError as error:  # a dataclass checks its values, and does not know where they come from
-        raise LearnedSparseError(f"{where}: {error}") from error
+    hint: Any = kind
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        failures, fit = [], [each for each in arguments if (each is types.NoneType) == (value is None)]
+        for each in sorted(fit or arguments, key=lambda each: type(value) is not each):
+            try:
+                return parse(each, value, where)  # type: ignore[no-any-return]
+            except LearnedSparseError as error:
+                failures.append(error)
+        raise failures[0]
+    result: Any = {}
+    number = hint is float and type(value) in (int, float) and math.isfinite(value)
+    is_choice = any(value == choice and type(value) is type(choice) for choice in arguments)
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        fields, hints = {field.name: field for field in dataclasses.fields(hint)}, typing.get_type_hints(hint)
+        if unknown := [key for key in value if key not in fields]:
+            close = did_you_mean(str(unknown[0])[:80], fields)
+            raise LearnedSparseError(f"{where}: unknown key {_short(unknown[0])}{close}")
+        absent = [field for name, field in fields.items() if name not in value]
+        if missing := [field.name for field in absent if field.default is field.default_factory is dataclasses.MISSING]:
+            raise LearnedSparseError(f"{where}: {missing[0]!r} is missing")
+        for name in (name for name in fields if name in value):
+            result[name] = parse(hints[name], value[name], f"{where}: {name}")
+        try:
+            result = hint(**result)  # type: ignore[operator]
+        except LearnedSparseError as error:  # a dataclass checks its values, and does not know where they come from
+            raise LearnedSparseError(f"{where}: {error}") from error
+    elif origin in (dict, Mapping) and isinstance(value, Mapping):
+        for key, item in value.items():
+            result[key] = parse(arguments[1], item, f"{where}: {key}")
+    elif origin is tuple and isinstance(value, list):
+        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        if len(kinds) != len(value):
+            raise LearnedSparseError(f"{where}: expected {len(kinds)} values, got {_short(value)}")
+        result = tuple(map(parse, kinds, value, (f"{where}[{i}]" for i in range(len(value)))))
+    elif number or (hint is Path and isinstance(value, str)):
+        result = hint(value)
+    elif hint is Any or (origin is typing.Literal and is_choice) or (type(value) is hint and hint is not float):
+        result = value
+    else:
+        expected = f"expected {_NAMES.get(origin or hint, 'a mapping')}, got {_short(value)}"
+        choices = f"{_short(value)} is not one of {', '.join(map(repr, arguments))}"
+        raise LearnedSparseError(f"{where}: {choices if origin is typing.Literal else expected}")
+    return result  # type: ignore[no-any-return]
 
 
 def add_set_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, help_text: str) -> None:
@@ -156,45 +185,6 @@ def print_commands(package: str) -> None:
     for module, purpose in commands.items():
         print(f"{module:{width}}  {purpose}")
     print(f"\nOptions of a command: {command_line('MODULE --help')}")
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType) and len(arguments) == 2 and types.NoneType in arguments:
-        hint = next(kind for kind in arguments if (kind is types.NoneType) == (value is None))
-        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        failures = []
-        for kind in sorted(arguments, key=lambda kind: type(value) is not kind):
-            try:
-                return _convert(kind, value, where)
-            except LearnedSparseError as error:
-                failures.append(error)
-        raise failures[0]
-    if origin is typing.Literal:
-        if not any(value == choice and type(value) is type(choice) for choice in arguments):
-            raise LearnedSparseError(f"{where}: {_short(value)} is not one of {', '.join(map(repr, arguments))}")
-        return value
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return parse(typing.cast("type", hint), value, where)
-    if origin in (dict, Mapping) and isinstance(value, Mapping):
-        converted = {}
-        for key, item in value.items():
-            converted[key] = _convert(arguments[1], item, f"{where}: {key}")
-        return converted
-    if origin is tuple and isinstance(value, list):
-        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
-        if len(kinds) != len(value):
-            raise LearnedSparseError(f"{where}: expected {len(kinds)} values, got {_short(value)}")
-        pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(_convert(item_kind, item, f"{where}[{i}]") for i, (item_kind, item) in pairs)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and type(value) in (int, float) and math.isfinite(value):
-        return float(value)
-    if hint is Any or (type(value) is hint and hint is not float):
-        return value
-    raise LearnedSparseError(f"{where}: expected {_NAMES.get(origin or hint, 'a mapping')}, got {_short(value)}")
 
 
 _NAMES = {str: "text", int: "int", float: "a finite number", bool: "true or false", tuple: "list", Path: "a path"}

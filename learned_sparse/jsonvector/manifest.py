@@ -143,11 +143,7 @@ class Manifest:
             raise LearnedSparseError(
                 f"{where}: format {content.get('format')!r}, this version knows {FORMAT}; encode again with --overwrite"
             )
-        manifest = parse(cls, content, where)
-        for part in manifest.parts:
-            if not all(map(is_name, part.file.split("/"))):
-                raise LearnedSparseError(f"{where}: parts: {part.file!r} is not a file in the folder of the manifest")
-        return manifest
+        return parse(cls, content, where)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -156,7 +152,11 @@ class Manifest:
         restore_folder(folder)
         if not path.is_file():
             raise wrong_path(folder, f"encoded texts ({MANIFEST} is missing)", "name what learned_sparse.encode wrote")
-        return cls.from_json(read_json(path, record=True), str(path))
+        manifest = cls.from_json(read_json(path, record=True), str(path))
+        for part in manifest.parts:
+            if not all(map(is_name, part.file.split("/"))):
+                raise LearnedSparseError(f"{path}: parts: {part.file!r} is not a file in the folder of the manifest")
+        return manifest
 
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
         """Fields that must be equal before vectors are added, without the options ``free``.

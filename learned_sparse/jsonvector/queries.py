@@ -11,7 +11,7 @@ import numpy as np
 
 from learned_sparse.collections.topics import Query
 from learned_sparse.core.errors import LearnedSparseError, wrong_path
-from learned_sparse.core.files import atomic_write
+from learned_sparse.core.files import new_file
 from learned_sparse.core.lines import NO_TERMS, BadLineError, check_id, text_lines, unfit_reason
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
@@ -43,11 +43,11 @@ def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, 
         if any(character in query.text for character in "\t\n\r"):
             raise LearnedSparseError(f"query {query.id!r}: a topics file cannot hold the tab or line end in its text")
     rows = [impacts.row(row) for row in range(len(queries))]
-    with atomic_write(folder / TOPICS) as file:
+    with new_file(folder / TOPICS) as temporary, temporary.open("wb") as file:
         for query, row in zip(queries, rows, strict=True):
             file.write(f"{query.id}\t{topic_text(row)}\n".encode())
     texts = {query.text.strip(): row for query, row in zip(queries, rows, strict=True)}
-    with atomic_write(folder / ENCODED) as file:
+    with new_file(folder / ENCODED) as temporary, temporary.open("wb") as file:
         for text, row in texts.items():
             # ASCII only: Pyserini opens this file with the encoding of the locale.
             file.write(json.dumps({"contents": text, "vector": row}).encode("ascii") + b"\n")

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write
+from learned_sparse.core.files import new_file
 from learned_sparse.core.lines import EMPTY_TERM, check_id, unfit_reason
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
@@ -39,7 +39,7 @@ class LuceneTerms:
 @contextlib.contextmanager
 def open_part(path: Path) -> Iterator[BinaryIO]:
     """Open a part file, which appears as ``path`` when the block ends without an exception; ``*.gz`` is compressed."""
-    with atomic_write(path) as file:
+    with new_file(path) as temporary, temporary.open("wb") as file:
         if path.suffix == ".gz":
             # No file name and no time in the header, so that equal documents give equal bytes.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=6) as lines:

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIE
 from learned_sparse.search.query_encoder import QueryEncoder
 
 if TYPE_CHECKING:
-    from learned_sparse.collections.collection import Collection
+    from learned_sparse.collections.topics import Query
     from learned_sparse.search.maxp import BatchSearch, Hits, MaxP
 
 CHUNK_SIZE = 256
@@ -64,8 +64,11 @@ def main(argv: list[str] | None = None) -> int:
         folders = options.vectors or encoded_folders(of, options.model, "--vectors", options.collection)
         path, vectors = folders[0], load_backend(options.backend, folders)
         note = IndexNote("impact", tuple(Manifest.load(f) for f in folders if (f / MANIFEST).is_file()), {})
-    texts, output, remove_query = _texts(options, collection, path)
-    queries = _encoded_queries(options, path, note) if options.query_vectors else _encode(texts, path, note, options)
+    split = (
+        collection.choose_split(options.split) if collection and not (options.topics or options.query_vectors) else ""
+    )
+    queries, empty = _queries(options, path, note, collection.queries(split) if collection and split else None)
+    output = options.output or run_file(of, split, "bm25" if options.bm25 else options.model or path.name)
     maxp = None
     if options.max_passage or (note.manifests and note.manifests[0].options.get("segment_length")):
         from learned_sparse.search.maxp import MaxP
@@ -82,19 +85,20 @@ def main(argv: list[str] | None = None) -> int:
         opened = ImpactSearcher(path, note.scoring, k1=options.k1, b=options.b, check=not options.no_check)
     with opened as searcher:
         how: dict[str, Any] = {"threads": options.threads, "chunk_size": options.batch_size, "maxp": maxp}
-        results = search_all(searcher.search_batch, queries, options.hits, **how, remove_query=remove_query)
+        how["remove_query"] = options.remove_query or bool(
+            collection and split and collection.split(split).remove_query
+        )
+        results = search_all(searcher.search_batch, queries, options.hits, **how)
         shown = progress_bar(results, "searching", "queries", len(queries))
         without_hits = write_run(output, shown, output_format=options.output_format)
-    empty = sum(not text.strip() for text in texts.values())
     without_text = f" ({empty:,} without text)" if empty else ""
     print(f"{output}: {counted(len(queries), 'query')}{without_text}, {len(without_hits):,} without a hit")
     for name in without_hits[:10]:
         print(f"  without a hit: {name}")
     if options.output_format == "trec":
         where = ["--qrels", "QRELS.txt", "--measures", "MRR@10", "R@100"]  # QRELS.txt is for the user to replace
-        if collection and not (options.topics or options.query_vectors):
+        if split:
             data = ["--data", str(options.data)] if options.data else []
-            split = collection.choose_split(options.split)
             where = ["--collection", options.collection or "pydoc", *data, "--split", split]
         print("next:", command_line(f"eval.evaluate {shlex.join([*where, '--run', str(output)])}"))
     return 0
@@ -184,28 +188,25 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _texts(options: argparse.Namespace, collection: Collection | None, path: Path) -> tuple[dict[str, str], Path, bool]:
-    """Texts of the queries by id, the run file, and whether hits with the id of their query are dropped."""
+def _queries(
+    options: argparse.Namespace, path: Path, note: IndexNote, queries: Sequence[Query] | None
+) -> tuple[Mapping[str, Any], int]:
+    """Impacts of each query, or its text if the index holds plain text; and the number of queries without text.
+
+    ``queries``: those of a collection.
+    """
     if options.query_vectors:
-        return {}, options.output, options.remove_query
+        return _encoded_queries(options, path, note), 0
     if options.topics:
         from learned_sparse.collections.topics import read_queries
 
-        queries, output, remove_query = read_queries(options.topics), options.output, options.remove_query
-    elif collection:
-        split = collection.choose_split(options.split)
-        model = "bm25" if options.bm25 else options.model or path.name
-        output = options.output or run_file(collection.name, split, model)
-        queries, remove_query = collection.queries(split), options.remove_query or collection.split(split).remove_query
-    else:
+        queries = read_queries(options.topics)
+    if queries is None:
         raise LearnedSparseError(
             f"{path}: no queries; give --topics FILE, --query-vectors FILE, or --collection NAME with --split NAME"
         )
-    return {query.id: query.text for query in queries}, output, remove_query
-
-
-def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argparse.Namespace) -> Mapping[str, Any]:
-    """Impacts of each query, or its text if the index holds plain text."""
+    texts = {query.id: query.text for query in queries}
+    empty = sum(not text.strip() for text in texts.values())
     settings = parse_changes(options.set)
     if any("hybrid" in manifest.encoder for manifest in note.manifests):
         from learned_sparse.encode.hybrid import ALPHA
@@ -219,7 +220,7 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
         if settings or options.checkpoint:
             given = "--set" if settings else "--checkpoint"
             raise LearnedSparseError(f"{given}: {path} holds plain text, which is searched without an encoder; omit it")
-        return texts
+        return texts, empty
     if not note.manifests and options.checkpoint:
         _log.warning(
             "%s: cannot verify that %s is the encoder of its documents: %s", path, options.checkpoint, UNVERIFIED
@@ -228,7 +229,7 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
     names, rows = list(texts), list[Any]()
     for start in progress_bar(range(0, len(names), options.batch_size), "encoding", "batches"):
         rows += encoder.encode_batch([texts[name] for name in names[start : start + options.batch_size]])
-    return dict(zip(names, rows, strict=True))
+    return dict(zip(names, rows, strict=True)), empty
 
 
 def _encoded_queries(options: argparse.Namespace, path: Path, note: IndexNote) -> dict[str, dict[str, int]]:

@@ -36,7 +36,7 @@ def run(toy: bool) -> dict[str, Any]:
 def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> list[dict[str, Any]]:
     """Seconds of each head for all ``texts`` in batches of similar length, which must give the same weights."""
     tower, tokenizer = LanguageModel.load(model).to(DTYPES[dtype]).eval(), load_tokenizer(model)
-    (weight, bias), batches = tower.decoder_parameters(), []
+    weight, bias, batches = tower.decoder.weight, tower.decoder.bias, []
     ordered = sorted(texts, key=lambda text: len(tokenizer(text)["input_ids"]))  # as the encoder orders them
     for start in range(0, len(ordered), BATCH):
         encoded = tokenizer(

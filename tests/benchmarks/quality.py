@@ -37,7 +37,7 @@ from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import run_main
-from learned_sparse.core.files import atomic_write, new_folder, read_json, write_json
+from learned_sparse.core.files import new_file, new_folder, read_json, write_json
 from learned_sparse.ray import command_of
 from tests.benchmarks.run import child, environment, versions
 
@@ -175,8 +175,8 @@ def made(path: Path, make: Callable[[Path], object]) -> Path:
 
 def save(path: Path, lines: Iterable[str]) -> None:
     """Write a file whole or not at all."""
-    with atomic_write(path) as file:
-        file.write("".join(lines).encode())
+    with new_file(path) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from eval.stats import average_of_trainings, difference
 from eval.tables import Cell, Column, format_table
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, read_json
+from learned_sparse.core.files import new_file, read_json
 from tests.benchmarks.run import BENCHMARKS, PACKAGES, RESULTS
 
 README, PAGE = RESULTS.parents[2] / "README.md", RESULTS / "README.md"
@@ -119,8 +119,8 @@ TARGETS = (
 def main() -> None:
     """Write summaries of the results into README.md and results/README.md."""
     for path, text in texts().items():
-        with atomic_write(path) as file:
-            file.write(text.encode("utf-8"))
+        with new_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 def texts() -> dict[Path, str]:

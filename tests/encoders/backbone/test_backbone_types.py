@@ -84,7 +84,9 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
     with torch.no_grad():
         assert tower(longest, torch.ones_like(longest)).shape[:2] == longest.shape
         states = tower(IDS, MASK)
-        weights = pool(states, MASK, *tower.decoder_parameters(), pooling="max", relu=False)
+        weight, bias = tower.decoder.weight, tower.decoder.bias
+        bias = torch.zeros(len(weight)) if bias is None else bias
+        weights = pool(states, MASK, weight, bias, pooling="max", relu=False)
     expected = logits.masked_fill(MASK[:, :, None] == 0, -torch.inf).amax(1)
     torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-4)
     tower.save(tmp_path / "saved")

@@ -97,7 +97,7 @@ def test_a_causal_decoder_lm_equals_transformers(decoder: Path) -> None:
     tower = LanguageModel.from_backbone(decoder, attention="causal")
     with torch.no_grad():
         expected = transformers.AutoModelForCausalLM.from_pretrained(decoder)(input_ids=IDS, attention_mask=MASK).logits
-    logits = torch.nn.functional.linear(states(tower), *tower.decoder_parameters())
+    logits = tower.decoder(states(tower))
     torch.testing.assert_close(logits, expected[MASK.bool()], rtol=1e-4, atol=1e-4)
     with pytest.raises(LearnedSparseError, match="no encoder yet"):
         LanguageModel.load(decoder)

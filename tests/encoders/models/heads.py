@@ -53,15 +53,12 @@ class LogitTable(nn.Module):
 
     def __init__(self, *rows: list[float]) -> None:
         super().__init__()
-        self.rows = torch.tensor(rows)
-        self.screen = None
+        self.rows, self.screen = torch.tensor(rows), None
+        self.decoder = nn.Linear(len(rows[0]), len(rows[0]), bias=False)
+        self.decoder.weight = nn.Parameter(torch.eye(len(rows[0])), requires_grad=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return self.rows[input_ids]
-
-    def decoder_parameters(self) -> tuple[Tensor, Tensor]:
-        size = self.rows.shape[1]
-        return torch.eye(size), torch.zeros(size)
 
 
 def scores_of(tower: Any, ids: Tensor) -> list[float]:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, locked, new_file, new_folder, read_json, restore_folder
+from learned_sparse.core.files import locked, new_file, new_folder, read_json, restore_folder
 from learned_sparse.core.yaml_files import read_yaml
 
 KILLED = """
 import os, signal, sys
-from learned_sparse.core.files import atomic_write
-with atomic_write(sys.argv[1]) as file:
+from learned_sparse.core.files import new_file
+with new_file(sys.argv[1]) as temporary, temporary.open("wb") as file:
     file.write(b"half")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -31,12 +31,12 @@ def test_a_file_is_whole_or_as_before(tmp_path: Path, before: bytes | None) -> N
     if before is not None:
         path.parent.mkdir()
         path.write_bytes(before)
-    with pytest.raises(ZeroDivisionError), atomic_write(path) as file:
-        file.write(b"half")
+    with pytest.raises(ZeroDivisionError), new_file(path) as temporary:
+        temporary.write_bytes(b"half")
         _ = 1 / 0
     assert [entry.read_bytes() for entry in path.parent.iterdir()] == ([] if before is None else [before])
-    with atomic_write(path) as file:
-        file.write(b"whole")
+    with new_file(path) as temporary:
+        temporary.write_bytes(b"whole")
         assert path.exists() == (before is not None)
     assert [entry.read_bytes() for entry in path.parent.iterdir()] == [b"whole"]
 
@@ -47,8 +47,8 @@ def test_a_kill_leaves_a_temporary_file_that_the_next_write_removes(tmp_path: Pa
     assert not path.exists()
     assert sorted(entry.suffix for entry in tmp_path.iterdir()) == [".lock", ".tmp"]  # Anserini reads .jsonl, .gz ...
     (tmp_path / ".other.txt.0123456789abcdef.tmp").touch()
-    with atomic_write(path) as file:
-        file.write(b"whole")
+    with new_file(path) as temporary:
+        temporary.write_bytes(b"whole")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".other.txt.0123456789abcdef.tmp", path.name]
 
 
@@ -75,7 +75,7 @@ def test_a_file_that_does_not_fit(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         with pytest.raises(LearnedSparseError, match=r"cannot be written \(File too large\); free disk space"):
-            with atomic_write(tmp_path / "file.txt") as file:
+            with new_file(tmp_path / "file.txt") as temporary, temporary.open("wb") as file:
                 file.write(b"x" * 10_000)  # less than the buffer and more than fits: the error comes from flush
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

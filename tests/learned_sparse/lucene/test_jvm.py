@@ -77,12 +77,12 @@ def test_signals_remove_temporary_files(tmp_path: Path, number: int, status: int
     script = f"""
 import os, signal, time
 from learned_sparse.core.errors import run_main
-from learned_sparse.core.files import atomic_write
+from learned_sparse.core.files import new_file
 from learned_sparse.lucene.jvm import start_jvm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def main(argv):
     {start}
-    with atomic_write({str(tmp_path / "run.txt")!r}):
+    with new_file({str(tmp_path / "run.txt")!r}) as temporary, temporary.open("wb"):
         os.kill(os.getpid(), {int(number)})
         time.sleep(20)
 run_main(main)
