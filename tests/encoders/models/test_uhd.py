@@ -118,10 +118,3 @@ def test_mixtures_are_bucket_weights_without_a_common_factor() -> None:
     # 4 ** 6 combinations without all zeros and without multiples by 2 or 3
     assert len(UHDSettings().mixtures()) == 4**6 - 1 - 2 * (2**6 - 1)
     assert UHDSettings(layers=(12,)).mixtures() == ()
-
-
-def test_query_settings_leave_documents_unchanged(tiny_bert: Path) -> None:
-    assert UHDSettings.query_only_settings < UHDSettings.changeable
-    model = new_uhd(tiny_bert)
-    changed = new_uhd(tiny_bert, query_k=3, query_k_scope="bucket", bucket_weights=[3, 2])
-    assert torch.equal(weigh(changed.weighers.document, model), weigh(model.weighers.document, model))
