@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from tests.reference.term_weighting import bag, term_weights
+from tests.reference.term_weighting import term_weights
 
-query = partial(bag, weighting="binary")
-"""The boolean vector of section 3.1."""
 weighting = partial(term_weights, floor=-math.inf)
 """v^w (Eq. 4 to 6); ``scores[i]`` is s_i. Without ``relu``, the weights of training, which may be negative."""
 

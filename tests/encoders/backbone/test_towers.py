@@ -14,13 +14,9 @@ from safetensors.torch import load_file
 from encoders.backbone import towers
 from encoders.backbone.device import prepare_network
 from encoders.backbone.towers import Attention, LanguageModel
-from encoders.checkpoints.hub import locate
-from encoders.head.vocabulary_head import pool
 from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.backbone.test_backbone_types import IDS, MASK, random_model
-
-DECODERS = {"qwen3": {"num_key_value_heads": 1, "head_dim": 8}, "llama": {"num_key_value_heads": 1}}
 
 
 def states(tower: LanguageModel, ids: torch.Tensor = IDS, mask: torch.Tensor = MASK) -> torch.Tensor:
@@ -29,18 +25,10 @@ def states(tower: LanguageModel, ids: torch.Tensor = IDS, mask: torch.Tensor = M
     return result[mask.bool()]
 
 
-@pytest.fixture(params=DECODERS)
+@pytest.fixture(params=["qwen3", "llama"])
 def decoder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A tiny decoder LM."""
-    sizes: dict[str, Any] = {
-        "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
-        "max_position_embeddings": 32, **DECODERS[request.param],
-    }  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(transformers.CONFIG_MAPPING[request.param](**sizes))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(tmp_path / "decoder")
+    random_model(request.param, transformers.AutoModelForCausalLM).save_pretrained(tmp_path / "decoder")
     return tmp_path / "decoder"
 
 
@@ -56,15 +44,22 @@ def test_a_bias_added_to_a_decoder_without_bias_is_saved(tmp_path: Path) -> None
     assert isinstance(loaded.decoder.bias, torch.nn.Parameter)
 
 
-def test_a_modernbert_without_head_gets_one_that_matches_words(tmp_path: Path) -> None:
-    body = random_model("modernbert", transformers.AutoModel)
-    body.save_pretrained(tmp_path / "plain")
-    tower = LanguageModel.from_backbone(tmp_path / "plain", output_bias=-2.5)
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_an_added_head_matches_words(kind: str, tiny_headless: Path, tmp_path: Path) -> None:
+    folder = tiny_headless if kind == "bert" else tmp_path / "plain"
+    if kind == "modernbert":
+        random_model(kind, transformers.AutoModel).save_pretrained(folder)
+    tower = LanguageModel.from_backbone(folder, output_bias=-2.5)
     with torch.no_grad():
+        body = transformers.AutoModel.from_pretrained(folder).eval()
         hidden = body(input_ids=IDS, attention_mask=MASK).last_hidden_state[MASK.bool()]
-    centred = hidden - hidden.mean(-1, keepdim=True)
-    assert torch.cosine_similarity(states(tower), centred, dim=-1).min() > 0.9
+    assert torch.cosine_similarity(states(tower), hidden - hidden.mean(-1, keepdim=True), dim=-1).min() > 0.9
+    if kind == "bert":  # GELU(x + 3) is almost x + 3; LayerNorm removes the 3
+        expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden + 3), hidden.shape[-1:], eps=1e-12)
+        torch.testing.assert_close(states(tower), expected)
     assert tower.decoder.bias.eq(-2.5).all()
+    assert tower.decoder.weight is tower.model.get_input_embeddings().weight
+    assert all(parameter.requires_grad for parameter in tower.parameters())
     tower.save(tmp_path / "saved")
     assert torch.equal(states(LanguageModel.load(tmp_path / "saved")), states(tower))
 
@@ -172,20 +167,6 @@ def test_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(tower.state_dict(), expected.state_dict(), rtol=0, atol=0)
 
 
-def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
-    tower = LanguageModel.from_backbone(tiny_headless, output_bias=-2.5)
-    body = transformers.AutoModel.from_pretrained(tiny_headless).eval()
-    with torch.no_grad():
-        hidden = body(IDS, MASK).last_hidden_state[MASK.bool()]
-        # GELU(x + 3) is almost x + 3; LayerNorm removes the 3
-        expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden + 3), hidden.shape[-1:], eps=1e-12)
-    torch.testing.assert_close(states(tower), expected)
-    assert torch.cosine_similarity(states(tower), hidden - hidden.mean(-1, keepdim=True), dim=-1).min() > 0.9
-    assert tower.decoder.bias.eq(-2.5).all()
-    assert tower.decoder.weight is tower.model.get_input_embeddings().weight
-    assert all(parameter.requires_grad for parameter in tower.parameters())
-
-
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(f"tiny_{kind}")
@@ -195,18 +176,3 @@ def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
     assert not torch.allclose(states(shortened), states(full))
     with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
         LanguageModel.from_backbone(folder, num_hidden_layers=3)
-
-
-def test_untrained_minilm_matches_words_and_their_neighbours() -> None:
-    minilm = locate("minilm")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
-    text = "hives are caused by allergic reactions and can be a sign of pregnancy"
-    inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
-    tower = LanguageModel.from_backbone(minilm, num_hidden_layers=5).eval()
-    with torch.no_grad():
-        weights = pool(
-            tower(**inputs), inputs["attention_mask"], tower.decoder.weight, tower.decoder.bias, pooling="max"
-        )
-    assert 30 < int((weights > 0).sum()) < 300
-    top = set(tokenizer.convert_ids_to_tokens(weights[0].topk(20).indices.tolist()))
-    assert {"allergic", "pregnancy", "pregnant", "symptoms"} <= top  # two words of the text, two neighbours

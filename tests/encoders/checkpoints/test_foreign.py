@@ -5,51 +5,43 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
 
 from encoders.checkpoints.notes import read_notes
 from encoders.encoding.loading import load_encoder
+from encoders.models import SIDES
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def rows(folder: Path, side: Literal["query", "document"], **settings: Any) -> list[dict[str, float]]:
+def rows(folder: Path, side: Side, **settings: Any) -> list[dict[str, float]]:
     batch = load_encoder(str(folder), side, dtype="fp32", settings=settings).encode(TEXTS)
     return [batch.row(row) for row in range(len(batch))]
 
 
-def terms(dense: torch.Tensor) -> list[Any]:
-    """Rows as ``{term: weight}``, to be compared with a tolerance of 5e-6."""
-    return [
-        pytest.approx({VOCABULARY[j]: float(row[j]) for j in row.nonzero().flatten().tolist()}, abs=5e-6, rel=1e-6)
-        for row in dense
-    ]
-
-
-def sentence_transformers(*modules: Any) -> Any:
-    sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
-    return sparse_encoder.SparseEncoder(modules=list(modules), device="cpu")
-
-
 def splade(folder: Path, **pooling: Any) -> list[Any]:
-    modules: Any = pytest.importorskip("sentence_transformers.sparse_encoder.modules")
-    base: Any = pytest.importorskip("sentence_transformers.base.modules")
-    transformer = base.Transformer(str(folder), transformer_task="fill-mask", max_seq_length=20)
-    return [transformer, modules.SpladePooling(**pooling)]
+    return [Transformer(str(folder), transformer_task="fill-mask", max_seq_length=20), SpladePooling(**pooling)]
 
 
-def save_and_compare(theirs: Any, folder: Path) -> None:
+def save_and_compare(modules: list[Any], folder: Path) -> None:
+    theirs: Any = SparseEncoder(modules=modules, device="cpu")
     theirs.save_pretrained(str(folder))
-    expected = [theirs.encode_query(TEXTS, convert_to_sparse_tensor=False)]
-    expected += [theirs.encode_document(TEXTS, convert_to_sparse_tensor=False)]
-    assert rows(folder, "query") == terms(expected[0].cpu())
-    assert rows(folder, "document") == terms(expected[1].cpu())
+    for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
+        ours = load_encoder(str(folder), side, dtype="fp32").encode(TEXTS)
+        assert ours.terms == VOCABULARY
+        expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
+        np.testing.assert_allclose(ours.to_scipy().toarray(), expected, rtol=1e-6, atol=5e-6)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
@@ -59,21 +51,19 @@ def test_pooling_of_sentence_transformers(
 ) -> None:
     """20 tokens, which truncate one of the texts."""
     folder = request.getfixturevalue(f"tiny_{kind}")
-    theirs = splade(folder, pooling_strategy=pooling[0], activation_function=pooling[1])
-    save_and_compare(sentence_transformers(*theirs), tmp_path / "theirs")
+    modules = splade(folder, pooling_strategy=pooling[0], activation_function=pooling[1])
+    save_and_compare(modules, tmp_path / "theirs")
 
 
 def test_static_weights_of_queries(tiny_bert: Path, tmp_path: Path) -> None:
     """The layout of sentence-transformers 6, and that of 5.0 with the names of its classes."""
-    modules: Any = pytest.importorskip("sentence_transformers.sparse_encoder.modules")
-    router: Any = pytest.importorskip("sentence_transformers.base.modules")
     document = splade(tiny_bert, pooling_strategy="max")
     weight = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(1))
     tokenizer = splade(tiny_bert)[0].tokenizer
     tokenizer.model_max_length = 5
-    static = modules.SparseStaticEmbedding(tokenizer=tokenizer, weight=weight)
-    theirs = sentence_transformers(router.Router.for_query_document(query_modules=[static], document_modules=document))
-    save_and_compare(theirs, tmp_path / "theirs")
+    static: Any = SparseStaticEmbedding(tokenizer=tokenizer, weight=weight)
+    router = Router.for_query_document(query_modules=[static], document_modules=document)
+    save_and_compare([router], tmp_path / "theirs")
     before = rows(tmp_path / "theirs", "document")
     old = tmp_path / "theirs" / "router_config.json"
     text = old.read_text().replace("document_0_Transformer", "document_0_MLMTransformer")
@@ -89,10 +79,9 @@ def test_static_weights_of_queries(tiny_bert: Path, tmp_path: Path) -> None:
 
 
 def test_another_masked_lm_for_queries(tiny_bert: Path, tiny_distilbert: Path, tmp_path: Path) -> None:
-    router: Any = pytest.importorskip("sentence_transformers.base.modules")
-    sides = {"query_modules": splade(tiny_distilbert), "document_modules": splade(tiny_bert)}
+    router = Router.for_query_document(query_modules=splade(tiny_distilbert), document_modules=splade(tiny_bert))
     folder = tmp_path / "theirs"
-    save_and_compare(sentence_transformers(router.Router.for_query_document(**sides)), folder)
+    save_and_compare([router], folder)
     (config,) = folder.glob("query_1_*/config.json")
     config.write_text(json.dumps({**json.loads(config.read_text()), "pooling_strategy": "sum"}))
     with pytest.raises(LearnedSparseError, match="queries and documents are pooled differently"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ ALL_TEXTS = [*TEXTS, *UNUSUAL]
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tf": ("sparterm", {"query": "tf"}),
     "bm25": ("sparterm", {"query": "tf", "mode": "expansion-only", "bow_special_tokens": "unknown"}),
+    "boolean": ("spade", {"bow_special_tokens": "unknown"}),
     "binary": ("splade", {"query": "bag-of-words"}),
     "all": ("splade", {"query": "bag-of-words", "query_weighting": "tf", "bow_special_tokens": "all"}),
     "table": ("splade", {"query": "bag-of-words", "query_weighting": "learned"}),
@@ -56,6 +59,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
         model = new_model(architecture, settings, str(tiny_bert))
         if name == "table":
             model.towers["query_weights"].weights.data.copy_(torch.linspace(-1, 3, len(VOCABULARY)))
+        elif name == "tf":
+            model.quantizers["query"] = Quantizer(3.0, 8)
         save_checkpoint(folders[name], model)
         older = Path(shutil.copytree(folders[name], folders[name].with_name("older")))
         content = read_json(older / NOTES, record=True)
@@ -82,8 +87,12 @@ def assert_equal(first: SparseBatch, second: SparseBatch) -> None:
         np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("options", [{}, {"max_length": 5}, {"top_k": 2}, {"max_length": 3, "top_k": 1}], ids=str)
+OPTIONS: list[dict[str, Any]] = [{}, {"max_length": 5}, {"top_k": 2}, {"max_length": 3, "top_k": 1}]
+THRESHOLD: dict[str, Any] = {"settings": {"threshold": 0.5}}
+"""The gate of documents, which changes no query."""
+
+
+@pytest.mark.parametrize(("name", "options"), [*product(CASES, OPTIONS), ("tf", THRESHOLD), ("bm25", THRESHOLD)])
 def test_vectors_and_attributes_are_equal(saved: dict[str, Path], name: str, options: dict[str, Any]) -> None:
     bag, plain = both(saved[name], **options)
     batches = bag.encode(ALL_TEXTS), plain.encode(ALL_TEXTS)
@@ -115,7 +124,8 @@ def test_by_hand(saved: dict[str, Path]) -> None:
     bag: Encoder = load_encoder(str(saved["tf"]), "query")
     assert isinstance(bag, BagOfWordsEncoder)
     assert bag.encode(["Wing, wing [SEP] lift zz"]).row(0) == {"wing": 2, ",": 1, "lift": 1, "z": 1, "##z": 1}
-    assert load_encoder(str(saved["binary"]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
+    for name in ("binary", "boolean"):
+        assert load_encoder(str(saved[name]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
     number = VOCABULARY.index("wing")
     weight = pytest.approx(-1 + 4 * number / (len(VOCABULARY) - 1), rel=1e-5)
     assert load_encoder(str(saved["table"]), "query").encode(["wing wing a"]).row(0) == {"wing": weight}
@@ -136,35 +146,13 @@ def test_terms_that_lucene_cannot_store() -> None:
         assert batch.dropped == 2
 
 
-@pytest.fixture
-def changeable(saved: dict[str, Path], tmp_path: Path) -> Path:
-    """A checkpoint whose notes allow changes."""
-    folder = Path(shutil.copytree(saved["tf"], tmp_path / "changeable"))
-    content = read_json(folder / NOTES, record=True)
-    content["bags"]["query"].update(changeable=["threshold", "max_terms", "mode"], query_only_settings=["max_terms"])
-    content["quantizers"]["query"] = {"scale": 3.0, "bits": 8}
-    write_json(folder / NOTES, content, record=True)
-    return folder
-
-
-def test_changed_settings(changeable: Path) -> None:
-    def load(**settings: Any) -> Any:
-        return load_encoder(str(changeable), "query", settings=settings)
-
-    assert load().quantizer == load(threshold=0.7).quantizer == load(max_terms=7).quantizer == Quantizer(3.0, 8)
-    assert load(threshold=1).quantizer == load(max_terms=7, threshold=0.5).quantizer == Quantizer(1.0)
-    assert load(threshold=0.5).description == {
-        **load().description,
-        "settings": {**load().description["settings"], "threshold": 0.5},
-    }
-    assert load(**load(threshold=0.5).description["settings"]).description == load(threshold=0.5).description
-    assert_equal(load(threshold=0.5).encode(ALL_TEXTS), load().encode(ALL_TEXTS))
-    for setting, message in (
-        ("treshold", "did you mean 'threshold'"),
-        ("query", "changeable: max_terms, mode, thresh"),
-    ):
+def test_changed_settings(saved: dict[str, Path]) -> None:
+    load = partial(load_encoder, str(saved["tf"]), "query")
+    assert load(settings={"threshold": 0.7}).quantizer == Quantizer(3.0, 8)  # as it was
+    assert load(settings={"threshold": 1}).quantizer == Quantizer(1.0)
+    for setting, message in (("treshold", "did you mean 'threshold'"), ("query", "changeable: max_terms, threshold")):
         with pytest.raises(LearnedSparseError, match=rf"\(query\).*{message}"):
-            load(**{setting: "symmetric"})
+            load(settings={setting: "symmetric"})
 
 
 def test_a_damaged_or_missing_tokenizer_file(saved: dict[str, Path], tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentence_transformers import SparseEncoder
 from transformers import BertConfig
 
 from encoders.checkpoints.notes import read_notes
@@ -16,13 +18,15 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, join_sides, load_checkpoint, new_model
 from encoders.export import __main__ as command
 from encoders.export.exporting import export_model
+from encoders.models import SIDES
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini
 
-SIDES: tuple[Side, Side] = ("query", "document")
 LENGTHS = {"query": 12, "document": 20}
 """Tokens; both sides truncate one of the texts."""
+WHOLE = {"query": 64, "document": 64}
 
 
 def model_of(folder: Path, settings: dict[str, Any], lengths: dict[str, int] = LENGTHS) -> LoadedModel:
@@ -58,23 +62,25 @@ def test_sentence_transformers_gives_the_same_vectors(
     settings: dict[str, Any], tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)  # the matrix product of the other tool
-    sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
     symmetric = "query" not in settings
     model = model_of(tiny_bert, settings, {"query": 12, "document": 12} if symmetric else LENGTHS)
     before = {side: weights(model, side) for side in SIDES}
     assert export_model(model, tmp_path / "splade", "sentence-transformers") == []
-    theirs = sparse_encoder.SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
+    theirs = SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
     for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
         expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
         assert float((before[side] - expected).abs().max()) <= 1e-6
         assert torch.equal(weights(model, side), before[side])  # the model in memory is as it was
     assert read_notes(tmp_path / "splade").max_length == model.max_length
     again = load_encoder(str(tmp_path / "splade"), "query", dtype="fp32").encode(TEXTS)
-    dense = torch.zeros(len(TEXTS), len(VOCABULARY))
-    for row in range(len(TEXTS)):
-        for term, weight in again.row(row).items():
-            dense[row, VOCABULARY.index(term)] = weight
-    assert float((before["query"] - dense).abs().max()) <= 5e-6
+    np.testing.assert_allclose(again.to_scipy().toarray(), before["query"], atol=5e-6)
+
+
+def impacts(folder: Path, side: Side, scale: float) -> list[dict[str, int]]:
+    """Impacts of ``TEXTS`` by the checkpoint in ``folder``."""
+    batch = load_encoder(str(folder), side, dtype="fp32").encode(TEXTS)
+    quantized, _ = Quantizer(scale).quantize(batch)
+    return [quantized.row(row) for row in range(len(TEXTS))]
 
 
 @pytest.mark.jvm
@@ -84,32 +90,17 @@ def test_pyserini_gives_the_same_impacts(tiny_bert: Path, tmp_path: Path) -> Non
     start_jvm()
     from pyserini.encode import SpladeDocumentEncoder, SpladeQueryEncoder, TokFreqQueryEncoder
 
-    from learned_sparse.core.quantize import Quantizer
-
-    settings = {"pooling": "max", "block_special_terms": True}
-    whole = {"query": 64, "document": 64}
-    symmetric, tf = (
-        model_of(tiny_bert, {**settings, **more}, whole)
-        for more in ({}, {"query": "bag-of-words", "query_weighting": "tf"})
-    )
-    for model, folder in ((symmetric, "splade"), (tf, "splade-doc")):
-        (notes, *_) = export_model(model, tmp_path / folder, "pyserini")
-        assert "--quantization-factor 51.2" in notes
-        export_model(model, tmp_path / f"{folder}-ours", "learned-sparse")
-    ours: dict[str, list[dict[str, int]]] = {}
-    cases: list[tuple[str, Side, float]] = [("splade", "query", 51.2), ("splade", "document", 51.2)]
-    for folder, side, scale in (*cases, ("splade-doc", SIDES[0], 1.0)):
-        batch = load_encoder(str(tmp_path / f"{folder}-ours"), side, dtype="fp32").encode(TEXTS)
-        impacts, _ = Quantizer(scale).quantize(batch)
-        ours[f"{folder} {side}"] = [impacts.row(row) for row in range(len(TEXTS))]
-    queries, counts = (
-        SpladeQueryEncoder(for_pyserini(tmp_path / "splade")),
-        TokFreqQueryEncoder(str(tmp_path / "splade-doc/query")),
-    )
-    assert [nonzero(queries.encode(text)) for text in TEXTS] == ours["splade query"]
+    for name, query in (("splade", {}), ("splade-doc", {"query": "bag-of-words", "query_weighting": "tf"})):
+        model = model_of(tiny_bert, {"pooling": "max", "block_special_terms": True, **query}, WHOLE)
+        (note, *_) = export_model(model, tmp_path / name, "pyserini")
+        assert "--quantization-factor 51.2" in note
+        export_model(model, tmp_path / f"{name}-ours", "learned-sparse")
+    queries = SpladeQueryEncoder(for_pyserini(tmp_path / "splade"))
+    assert [nonzero(queries.encode(text)) for text in TEXTS] == impacts(tmp_path / "splade-ours", "query", 51.2)
     documents = SpladeDocumentEncoder(str(tmp_path / "splade"), device="cpu").encode(TEXTS, max_length=64)
-    assert [nonzero(row) for row in documents] == ours["splade document"]
-    assert [counts.encode(text) for text in TEXTS] == ours["splade-doc query"]
+    assert [nonzero(row) for row in documents] == impacts(tmp_path / "splade-ours", "document", 51.2)
+    counts = TokFreqQueryEncoder(str(tmp_path / "splade-doc/query"))
+    assert [counts.encode(text) for text in TEXTS] == impacts(tmp_path / "splade-doc-ours", "query", 1.0)
 
 
 def nonzero(row: dict[str, int]) -> dict[str, int]:
@@ -126,12 +117,10 @@ def test_pyserini_gives_the_impacts_of_unicoil(
     start_jvm()
     from pyserini.encode import UniCoilDocumentEncoder, UniCoilEncoder, UniCoilQueryEncoder
 
-    from learned_sparse.core.quantize import Quantizer
-
     if not hasattr(UniCoilEncoder, "load_pretrained_encoder"):  # its from_pretrained does not work with transformers 5
         monkeypatch.setattr(UniCoilEncoder, "from_pretrained", load_unicoil)
     settings = {"query": query, "bow_special_tokens": "separators", "expanded": False}
-    model = new_model("unicoil", settings, str(tiny_bert), max_length={"query": 64, "document": 64})
+    model = new_model("unicoil", settings, str(tiny_bert), max_length=WHOLE)
     for seed, tower in enumerate(model.towers.values()):
         torch.nn.init.normal_(tower.head.weight, generator=torch.Generator().manual_seed(seed))
         torch.nn.init.ones_(tower.head.bias)
@@ -148,9 +137,7 @@ def test_pyserini_gives_the_impacts_of_unicoil(
     export_model(model, tmp_path / "ours", "learned-sparse")
     for side in SIDES:
         for name in ("ours", *(["unicoil"] if query == "same" else [])):  # what is exported is read again
-            batch = load_encoder(str(tmp_path / name), side, dtype="fp32").encode(TEXTS)
-            impacts, _ = Quantizer(51.2).quantize(batch)
-            assert [impacts.row(row) for row in range(len(TEXTS))] == list(map(nonzero, expected[side]))
+            assert impacts(tmp_path / name, side, 51.2) == list(map(nonzero, expected[side]))
     assert sum(map(len, expected["query"])) > 20
     assert "UniCoilQueryEncoder" in (folder / "README.md").read_text()
 
@@ -181,10 +168,7 @@ def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
         term: weight for term, weight in table.items() if weight and term not in model.tokenizer.all_special_tokens
     }
     batch = load_encoder(str(tmp_path / "doc"), "document", dtype="fp32").encode(TEXTS)
-    expected = weights(model, "document")
-    for row in range(len(TEXTS)):
-        terms = {VOCABULARY[j]: float(expected[row, j]) for j in expected[row].nonzero().flatten().tolist()}
-        assert batch.row(row) == pytest.approx(terms, abs=5e-6)
+    np.testing.assert_allclose(batch.to_scipy().toarray(), weights(model, "document"), atol=5e-6)
 
 
 @pytest.mark.parametrize(

@@ -111,15 +111,9 @@ def test_equal_winners_credit_the_first_token() -> None:
     assert entries([shares]) == {("", 1, 4): 2.0, ("", 1, 6): 1.0}
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("attribution") / "spade"
-    save_checkpoint(folder, untrained("spade", {"k": 3}, tiny_bert))
-    return folder
-
-
-def test_the_shares_of_an_encoder_add_up_to_its_weights(checkpoint: Path) -> None:
-    encoder = load_encoder(str(checkpoint), "document", dtype="fp32")
+def test_the_shares_of_an_encoder_add_up_to_its_weights(tiny_bert: Path, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, untrained("spade", {"k": 3}, tiny_bert))
+    encoder = load_encoder(str(tmp_path), "document", dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
     text = f"Hives, wingers!{EXPANDED}are hives"
     reading = encoder.explain(text)

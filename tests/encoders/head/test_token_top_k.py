@@ -79,17 +79,11 @@ def test_the_largest_of_each_row() -> None:
 
 
 def test_pooled_by_hand() -> None:
-    """Text 0 has rows 0 and 2: column 1 has 2 and 3, column 4 has -1; text 2 has no rows."""
-    values = torch.tensor([[2.0, 0.5], [7.0, -3.0], [3.0, -1.0]])
-    columns = torch.tensor([[1, 0], [1, 2], [1, 4]])
-    pooled = max_pool_entries(values, columns, torch.tensor([0, 1, 0]), 3, 5)
-    assert pooled.tolist() == [[0.5, 3.0, 0, 0, 0], [0, 7.0, 0, 0, 0], [0, 0, 0, 0, 0]]
-
-
-def test_the_gradient_of_a_maximum_goes_to_its_first_entry() -> None:
-    values = torch.tensor([[2.0, 5.0], [3.0, -1.0], [3.0, 5.0]], requires_grad=True)
-    pooled = max_pool_entries(values, torch.tensor([[1, 0], [1, 2], [1, 3]]), torch.tensor([0, 0, 0]), 1, 4)
-    assert pooled.tolist() == [[5.0, 3.0, 0.0, 5.0]]
-    (pooled * torch.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+    """Text 0 has rows 0, 2 and 3, text 1 has row 1, text 2 has none. A gradient goes to the first of equal maxima."""
+    values = torch.tensor([[2.0, 5.0], [7.0, -3.0], [3.0, -1.0], [3.0, 5.0]], requires_grad=True)
+    columns = torch.tensor([[1, 0], [1, 2], [1, 4], [1, 3]])
+    pooled = max_pool_entries(values, columns, torch.tensor([0, 1, 0, 0]), 3, 5)
+    assert pooled.tolist() == [[5.0, 3.0, 0, 5.0, 0], [0, 7.0, 0, 0, 0], [0, 0, 0, 0, 0]]
+    (pooled * torch.tensor([1.0, 10.0, 100.0, 1000.0, 10000.0])).sum().backward()
     assert values.grad is not None
-    assert values.grad.tolist() == [[0.0, 1.0], [10.0, 0.0], [0.0, 1000.0]]
+    assert values.grad.tolist() == [[0.0, 1.0], [10.0, 0.0], [10.0, 0.0], [0.0, 1000.0]]

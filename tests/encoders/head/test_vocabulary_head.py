@@ -105,17 +105,6 @@ def test_both_backward_passes_of_sums_are_tested() -> None:
         assert spans == ([] if shift < 0 else [(0, 16), (16, 32), (32, 48), (48, 53)])
 
 
-def test_by_hand() -> None:
-    """Two tokens, three terms: scores (1, -1, 0) + bias and (3, 0, -2) + bias, bias (0, 0, 1)."""
-    hidden = torch.tensor([[[1.0, -1.0, 0.0], [3.0, 0.0, -2.0]]])
-    eye, bias, mask = torch.eye(3), torch.tensor([0.0, 0.0, 1.0]), torch.ones(1, 2)
-    assert pool(hidden, mask, eye, bias, pooling="sum").tolist() == [[4.0, 0.0, 1.0]]
-    assert pool(hidden, mask, eye, bias, pooling="max").tolist() == [[3.0, 0.0, 1.0]]
-    assert pool(hidden, mask, eye, bias - 2, pooling="max", relu=False).tolist() == [[1.0, -2.0, -1.0]]
-    logged = pool(hidden, mask, eye, bias, pooling="sum", saturation="log")
-    torch.testing.assert_close(logged, torch.tensor([[8.0, 1.0, 2.0]]).log())  # log 2 + log 4, log 1, log 2 + log 1
-
-
 @pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_lexical_is_the_full_vector_times_the_bag_of_words(pooling: Pooling, saturation: Saturation) -> None:
     options: dict[str, Any] = {"pooling": pooling, "saturation": saturation}

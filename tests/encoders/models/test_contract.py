@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import LoadedModel, load_checkpoint, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.bags import BagOfWords
+from encoders.models.objectives import TermWeighers
 from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
 from tests.encoders.models.heads import inputs, untrained, weigh
@@ -206,3 +209,52 @@ def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
     encoded = torch.from_numpy(encoder.encode(TEXTS).to_scipy().toarray())
     torch.testing.assert_close(encoded, expected, rtol=1e-4, atol=1e-4)
     assert list(encoder.terms) == list(changed.terms or model.vocabulary.terms)
+
+
+@pytest.mark.parametrize(("architecture", "settings"), [("spade", {}), ("uhd", SMALLEST["uhd"])])
+def test_the_score_of_a_mixture_is_the_weighted_sum_of_its_components_scores(
+    architecture: str, settings: dict[str, Any], tiny_bert: Path
+) -> None:
+    model = untrained(architecture, settings, tiny_bert)
+
+    def scores(weighers: TermWeighers) -> torch.Tensor:
+        return weigh(weighers.query.eval(), model) @ weigh(weighers.document.eval(), model).T
+
+    for changes, factors in model.settings.mixtures():
+        mixed = replace(model.settings, **changes)
+        whole = scores(TermWeighers.of(mixed, model.towers, model.vocabulary))
+        parts = [factor * scores(model.weighers.part(name)) for name, factor in factors.items()]
+        torch.testing.assert_close(whole, torch.stack(parts).sum(0), rtol=1e-4, atol=1e-5)
+
+
+INVALID: list[tuple[str, dict[str, Any], str]] = [
+    ("spade", {"alpha": 1.5}, "alpha is 1.5"),
+    ("spade", {"k": 0}, "k is 0"),
+    ("spade", {"gamma": 0.049}, "give a share of documents, 0.05 to 1"),
+    ("spade", {"frequencies": {"the": 1.01}}, "give a share of documents, 0.05 to 1"),
+    ("spade", {"frequencies": {"wign": 0.5}}, "no term 'wign' in the vocabulary; did you mean 'wing'"),
+    ("spade", {"components": "all"}, "'both'"),
+    ("sparterm", {"threshold": -0.1}, "from 0 to 1"),
+    ("sparterm", {"threshold": 1.1}, "from 0 to 1"),
+    ("sparterm", {"mode": "expansion-only"}, "set query: tf"),
+    ("splade", {"query_weighting": "learned"}, "query_weighting: learned needs query: bag-of-words, not same"),
+    ("uhd", {"k": 49}, "k 49"),
+    ("uhd", {"k": 0}, "k 0"),
+    ("uhd", {"layers": []}, "layers"),
+    ("uhd", {"layers": [2, 1]}, "lowest first"),
+    ("uhd", {"layers": [1, 3]}, "no layer 3"),
+    ("uhd", {"query_k": 0}, "query_k 0"),
+    ("uhd", {"document_k": -1}, "document_k -1"),
+    ("uhd", {"bucket_weights": [1]}, "each of the layers"),
+    ("uhd", {"bucket_weights": [0, 0]}, "not all"),
+    ("uhd", {"weight_sparsity": 0.99}, "leaves no inputs"),
+    ("uhd", {"weight_sparsity": -0.1}, "leaves no inputs"),
+]
+
+
+@pytest.mark.parametrize(("architecture", "settings", "message"), INVALID)
+def test_settings_without_a_meaning_are_errors(
+    architecture: str, settings: dict[str, Any], message: str, tiny_bert: Path
+) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        untrained(architecture, {**SMALLEST.get(architecture, {}), **settings}, tiny_bert)

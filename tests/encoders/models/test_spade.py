@@ -117,17 +117,6 @@ def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert:
     assert training or (weights >= 0).all()
 
 
-@pytest.mark.parametrize("special", ["none", "unknown", "all"])
-def test_queries_are_boolean(special: str, tiny_bert: Path) -> None:
-    model = untrained("spade", {"bow_special_tokens": special}, tiny_bert)
-    ids, mask = inputs(model, TEXTS)
-    expected = [
-        reference.query(inputs(model, [text])[0][0].tolist(), len(VOCABULARY), not_in_bag=NOT_IN_BAG[special])
-        for text in TEXTS
-    ]
-    assert model.weighers.query(ids, mask).tolist() == expected
-
-
 def test_a_tokenizer_without_separator_cannot_split_text_and_expansion(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     vocabulary = dataclasses.replace(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)), separator_id=None)

@@ -12,12 +12,10 @@ from torch import Tensor
 
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.encoding.loading import load_encoder
-from encoders.encoding.model import LoadedModel, load_checkpoint, new_model, save_checkpoint
-from encoders.models.objectives import TermWeighers
+from encoders.encoding.model import LoadedModel, load_checkpoint, save_checkpoint
 from encoders.models.spade import SpaDESettings, TermPruning
-from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
-from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
+from tests.tiny_models import VOCABULARY, tokenizer
 
 WORDS = Vocabulary.from_tokenizer(tokenizer(), len(VOCABULARY))
 ALL = torch.ones(len(WORDS.terms), dtype=torch.bool)
@@ -123,36 +121,9 @@ def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path)
     assert any(rows)
 
 
-def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: Path) -> None:
-    model = untrained("spade", {}, tiny_bert)
-    mixtures = model.settings.mixtures()
-    assert [changes["alpha"] for changes, _ in mixtures] == [tenth / 10 for tenth in range(11)]
+def test_alpha_is_chosen_in_tenths() -> None:
+    assert [changes["alpha"] for changes, _ in SpaDESettings().mixtures()] == [tenth / 10 for tenth in range(11)]
     assert SpaDESettings(components="weighting").mixtures() == ()
-    with torch.no_grad():
-        queries = model.weighers.query(*inputs(model, TEXTS))
-        scores = {name: queries @ documents(model, name).T for name in ("weighting", "expansion")}
-        for changes, factors in mixtures:
-            mixed = dataclasses.replace(model.settings, **changes)
-            built = TermWeighers.of(mixed, model.towers, model.vocabulary)
-            expected = queries @ built.document.eval()(*inputs(model, PAIRS)).T
-            parts = sum(factor * scores[name] for name, factor in factors.items())
-            torch.testing.assert_close(expected, parts, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"alpha": 1.5}, "alpha is 1.5"),
-        ({"k": 0}, "k is 0"),
-        ({"gamma": 0.049}, "give a share of documents, 0.05 to 1"),
-        ({"frequencies": {"the": 1.01}}, "give a share of documents, 0.05 to 1"),
-        ({"frequencies": {"wign": 0.5}}, "no term 'wign' in the vocabulary; did you mean 'wing'"),
-        ({"components": "all"}, "'both'"),
-    ],
-)
-def test_settings_out_of_range(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        new_model("spade", settings, str(tiny_bert))
 
 
 def test_dimensions_without_a_term_are_not_recorded() -> None:

@@ -19,7 +19,6 @@ from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
 from encoders.training.objective import RankingObjective
 from encoders.training.recipe import Stage, StageOptions
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs, logits_of, weigh
 from tests.reference.sparterm import sparterm
@@ -68,19 +67,6 @@ def test_the_threshold_of_the_paper_in_logits() -> None:
     for logit, opened in ((edge + 1e-4, 1.0), (edge - 1e-4, 0.0)):
         gate = LogitTable([0.0, 0.0, logit], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
         assert weights_by_hand(None, gate, [0], mode="expansion-only", query="tf") == [1.0, 0.0, opened]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"threshold": -0.1}, "from 0 to 1"),
-        ({"threshold": 1.1}, "from 0 to 1"),
-        ({"mode": "expansion-only"}, "set query: tf"),
-    ],
-)
-def test_settings_without_a_meaning_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        new_model("sparterm", settings, str(tiny_bert))
 
 
 @pytest.mark.parametrize("settings", cases.SPARTERM, ids=str)

@@ -14,7 +14,6 @@ from encoders.encoding.model import LoadedModel, new_model
 from encoders.models import SIDES
 from encoders.models.uhd import UHDSettings
 from learned_sparse.core.encoder import Side
-from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, inputs, weigh
 from tests.reference.uhd import uhd
@@ -111,8 +110,7 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
     assert list(model.weighers.query.components) == ["b1", "b2"]  # type: ignore[arg-type]
 
 
-def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> None:
-    """The total score is the sum of the components' scores times the factors."""
+def test_mixtures_are_bucket_weights_without_a_common_factor() -> None:
     mixtures = UHDSettings(layers=(1, 2)).mixtures()
     assert [tuple(changes["bucket_weights"]) for changes, _ in mixtures] == [
         (a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1
@@ -120,41 +118,3 @@ def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> Non
     # 4 ** 6 combinations without all zeros and without multiples by 2 or 3
     assert len(UHDSettings().mixtures()) == 4**6 - 1 - 2 * (2**6 - 1)
     assert UHDSettings(layers=(12,)).mixtures() == ()
-    model = new_uhd(tiny_bert)
-    query, document = model.weighers.query, model.weighers.document
-    for changes, factors in mixtures:
-        mixed = new_uhd(tiny_bert, bucket_weights=list(changes["bucket_weights"]))
-        expected = weigh(mixed.weighers.query, model) @ weigh(document, model).T
-        parts = torch.zeros_like(expected)
-        for name, factor in factors.items():
-            sides = [weigh(side.components[name], model) for side in (query, document)]  # type: ignore[index]
-            parts += factor * sides[0] @ sides[1].T
-        torch.testing.assert_close(expected, parts)
-
-
-def test_query_settings_leave_documents_unchanged(tiny_bert: Path) -> None:
-    assert UHDSettings.query_only_settings < UHDSettings.changeable
-    model = new_uhd(tiny_bert)
-    changed = new_uhd(tiny_bert, query_k=3, query_k_scope="bucket", bucket_weights=[3, 2])
-    assert torch.equal(weigh(changed.weighers.document, model), weigh(model.weighers.document, model))
-
-
-INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"k": 49}, "k 49"),
-    ({"k": 0}, "k 0"),
-    ({"layers": []}, "layers"),
-    ({"layers": [2, 1]}, "lowest first"),
-    ({"layers": [1, 3]}, "no layer 3"),
-    ({"query_k": 0}, "query_k 0"),
-    ({"document_k": -1}, "document_k -1"),
-    ({"bucket_weights": [1]}, "each of the layers"),
-    ({"bucket_weights": [0, 0]}, "not all"),
-    ({"weight_sparsity": 0.99}, "leaves no inputs"),
-    ({"weight_sparsity": -0.1}, "leaves no inputs"),
-]
-
-
-@pytest.mark.parametrize(("settings", "message"), INVALID_SETTINGS)
-def test_invalid_settings_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        new_uhd(tiny_bert, **settings)

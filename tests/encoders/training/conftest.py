@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -97,16 +98,22 @@ def tiny_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
 
 
 @pytest.fixture(scope="session")
-def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
-    """``spade_recipe({...}, {...}, **changes)`` returns a recipe of a tiny SpaDE with these stages."""
+def staged_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
+    """``staged_recipe({...}, {...}, **changes)`` returns the tiny recipe with these stages."""
 
     def make(*stages: dict[str, Any], **changes: Any) -> Recipe:
-        (base,) = recipe_values()["stages"]
-        values = recipe_values(architecture="spade", **{"settings": {"k": 3}, **changes})
+        values = recipe_values(**changes)
+        (base,) = values["stages"]
         values["stages"] = [{**base, "name": f"stage {number}", **stage} for number, stage in enumerate(stages)]
-        return parse(Recipe, values, "tiny SpaDE")
+        return parse(Recipe, values, "tiny recipe")
 
     return make
+
+
+@pytest.fixture(scope="session")
+def spade_recipe(staged_recipe: Recipes) -> Recipes:
+    """``staged_recipe`` of a tiny SpaDE."""
+    return functools.partial(staged_recipe, architecture="spade", settings={"k": 3})
 
 
 class Run:

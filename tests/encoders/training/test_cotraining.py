@@ -116,27 +116,3 @@ def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Recipes, tra
     run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))
     recorded = [2.193035, 2.187833, 2.704918, 2.404154, 3.648524, 3.652616, 4.035214]
     assert run.logged("loss") == pytest.approx(recorded, rel=1e-3)
-
-
-def test_resuming_in_the_middle_gives_the_same_weights(
-    first_stage: FirstStage,
-    spade_recipe: Recipes,
-    trained: Trained,
-    tiny_collection: Any,
-    stop_after: Callable[[int], None],
-) -> None:
-    """The run stops inside a pruning window, after a validation."""
-    pruning = {"gamma": [0.6, 0.5, 0.3], "window": 2}
-    validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "pool": 20}
-    stages = [{"component": "weighting", "steps": 2}, {**CO, "steps": 6, "options": {**OPTIONS, "pruning": pruning}}]
-    recipe = spade_recipe(*stages, validation=validation)
-    uninterrupted = trained(recipe, "whole")
-    stop_after(5)  # two steps of the first stage, three of the second
-    trained(recipe, "resumed")
-    stop_after(0)
-    resumed = trained(recipe, "resumed", resume=True)
-    for key in ("loss", "MRR@10", "gamma", "pruned_terms"):
-        assert resumed.logged(key) == uninterrupted.logged(key)
-    assert uninterrupted.logged("gamma") == [0.6, 0.5, 0.3]
-    assert resumed.moved_since(uninterrupted) == set()
-    assert resumed.notes()["settings"] == uninterrupted.notes()["settings"]

@@ -11,10 +11,12 @@ import torch
 from sentence_transformers.sparse_encoder import losses as peers
 from torch import Tensor, nn
 
+from encoders.models import ARCHITECTURES
 from encoders.models.objectives import Labels, TermWeighers
 from encoders.training.objective import RankingObjective, distillation_losses
 from encoders.training.recipe import Distillation, Rank, Recipe
 from learned_sparse.core.errors import LearnedSparseError
+from tests.encoders.models.cases import SMALLEST
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES, NEGATIVES, DIMENSIONS = 5, 3, 11
@@ -119,18 +121,13 @@ def test_training_moves_the_margins_to_the_teachers(
     assert sum(losses[-5:]) < 0.2 * sum(losses[:5])
 
 
-@pytest.mark.parametrize(
-    ("architecture", "settings"),
-    [("splade", {}), ("spade", {"k": 3}), ("sparterm", {"mode": "literal-only"}), ("unicoil", {}), ("deepimpact", {}),
-     ("tildev2", {}), ("uhd", {"dimensions": 24, "k": 4, "layers": [2]})],
-)  # fmt: skip
+@pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if "rank" in ARCHITECTURES[name].objectives])
 def test_every_architecture_that_ranks_can_be_distilled(
-    architecture: str, settings: dict[str, Any], tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path,
-    trained: Trained,
-) -> None:  # fmt: skip
+    architecture: str, tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, trained: Trained
+) -> None:
     stage = {"steps": 3, "distillation": {"margin_mse": 0.05, "kl": 1.0}}
-    data = taught(tmp_path, tiny_collection)
-    recipe = tiny_recipe(stage, architecture=architecture, settings=settings, data=data, negatives={"per_query": 2})
+    changes = {"settings": SMALLEST.get(architecture, {}), "data": taught(tmp_path, tiny_collection)}
+    recipe = tiny_recipe(stage, architecture=architecture, negatives={"per_query": 2}, **changes)
     log = trained(recipe).log()[0]
     parts = [log[name] for name in ("rank_loss", "margin_mse", "kl")]
     assert log["loss"] == pytest.approx(sum(parts), rel=1e-5)

@@ -16,7 +16,6 @@ from encoders.training.recipe import Recipe, to_mapping
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import locked, read_json, write_json
-from learned_sparse.core.quantize import Quantizer
 from tests.encoders.training.conftest import Recipes, Trained
 
 REGULARIZER = {"kind": "flops", "lambda_query": 1e-3, "lambda_document": 1e-3, "ramp_steps": 10}
@@ -32,36 +31,44 @@ def test_recorded_training(tiny_recipe: Recipes, trained: Trained) -> None:
     assert losses[::3] == pytest.approx(recorded, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"stage": {"regularizer": REGULARIZER, "optimizer": "adamw", "weight_decay": 0.1, "max_gradient_norm": 1.0}},
-        {"negatives": {"kind": "self", "every": 7, "ranks": [1, 10]}},
-        {"stage": {"micro_batch_size": 4}},
-        {"precision": "bf16", "gradient_checkpointing": True},
-        {"settings": {"query": "bag-of-words", "query_weighting": "learned"}},
-    ],
-    ids=["adamw", "self-mined", "cached", "bf16, checkpointed layers", "learned query weights"],
-)
-def test_resuming_from_step_10_gives_the_same_step_20(
-    tiny_recipe: Recipes, tiny_collection: Path, trained: Trained, stop_after: Any, changes: dict[str, Any]
+MINED = {"kind": "self", "every": 7, "ranks": [1, 10], "per_query": 3}
+PRUNED = {"pruning": {"gamma": [0.6, 0.5, 0.3], "window": 2}}
+COTRAINED = {"steps": 6, "batch_size": 4, "options": {"cotraining": {"select_from": 24}, "pointwise": 0.5, **PRUNED}}
+
+
+ADAMW = {"optimizer": "adamw", "weight_decay": 0.1, "max_gradient_norm": 1.0, "regularizer": REGULARIZER}
+RESUMED: dict[str, Any] = {
+    "adamw": ([ADAMW], {}, 10, []),
+    "cached": ([{"micro_batch_size": 4}], {}, 10, []),
+    "checkpointed layers": ([{}], {"precision": "bf16", "gradient_checkpointing": True}, 10, []),
+    "query weights": ([{}], {"settings": {"query": "bag-of-words", "query_weighting": "learned"}}, 10, []),
+    "mined": ([{"steps": 10}, {"steps": 10, "negatives": MINED}], {"negatives": {"per_query": 2}}, 15, [0, 7]),
+    "co-trained": ([{"component": "weighting", "steps": 2}, COTRAINED], {"architecture": "spade"}, 5, []),
+}
+"""Stages, changes, the step after which the run stops, and the steps of its last stage that mine. Co-training stops
+inside a pruning window."""
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_run_equals_one_that_was_not_stopped(
+    case: str, staged_recipe: Recipes, tiny_collection: Path, trained: Trained, stop_after: Any
 ) -> None:
-    changes = {"validation": {"collection": str(tiny_collection), **VALIDATED}, **changes}
-    if "negatives" in changes:
-        changes["data"] = [{"collection": str(tiny_collection)}]
-    recipe = tiny_recipe(changes.pop("stage", None), **changes)
-    uninterrupted = trained(recipe, "whole")
-    stop_after(10)
+    stages, changes, steps, mined = RESUMED[case]
+    recipe = staged_recipe(*stages, validation={"collection": str(tiny_collection), **VALIDATED, "every": 2}, **changes)
+    whole = trained(recipe, "whole")
+    stop_after(steps)
     early = trained(recipe, "resumed").report
-    assert (early.finished, early.steps) == (False, 10)
+    assert (early.finished, early.steps) == (False, steps)
     stop_after(0)
     resumed = trained(recipe, "resumed", resume=True)
     assert resumed.report.finished
-    assert resumed.notes()["training"]["MRR@10"] == uninterrupted.report.best_score
-    assert resumed.logged("loss") == uninterrupted.logged("loss")
-    mined = [line["step"] for line in resumed.log() if "mined queries" in line]
-    assert mined == ([0, 7, 14] if recipe.negatives.kind == "self" else [])
-    assert resumed.moved_since(uninterrupted) == set()
+    assert resumed.moved_since(whole) == set()
+    assert resumed.notes()["settings"] == whole.notes()["settings"]
+    assert resumed.notes()["training"]["MRR@10"] == whole.report.best_score
+    mining = [(line["stage"], line["step"]) for line in resumed.log() if "mined queries" in line]
+    assert mining == [(len(stages) - 1, step) for step in mined]
+    for key in ("loss", "MRR@10", "gamma", "pruned_terms"):
+        assert resumed.logged(key) == whole.logged(key)
 
 
 def test_validation_keeps_the_best_weights(
@@ -105,12 +112,10 @@ def test_training_improves_retrieval(tiny_recipe: Recipes, tiny_collection: Path
 def test_a_checkpoint_stores_quantisers_recipe_and_lengths(
     tiny_recipe: Recipes, trained: Trained, tiny_collection: Path
 ) -> None:
-    splade = load_checkpoint(trained(tiny_recipe({"steps": 1}), "splade").folder)
-    assert splade.quantizers == dict.fromkeys(("query", "document"), Quantizer(100.0))
-    assert splade.max_length == {"query": 8, "document": 12}
     literal = tiny_recipe({"steps": 1}, architecture="sparterm", settings={"mode": "literal-only"})
-    sparterm = load_checkpoint(trained(literal, "sparterm").folder)
+    sparterm = load_checkpoint(trained(literal).folder)
     assert sparterm.recipe == to_mapping(literal)
+    assert sparterm.max_length == {"query": 8, "document": 12}
     quantizer = sparterm.quantizers["document"]
     assert quantizer is not None
     assert quantizer.bits == 8
@@ -157,11 +162,6 @@ def test_resuming_on_moved_data_goes_on_and_on_other_data_is_refused(
     assert trained(recipe_on("moved"), resume=True).report.finished
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(tiny_recipe: Recipes, trained: Trained) -> None:
-    with pytest.raises(LearnedSparseError, match="not finite; lower learning_rate"):
-        trained(tiny_recipe({"learning_rate": 1e30, "dropout": False, "steps": 5}))
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file, also hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -176,7 +176,7 @@ def test_overwriting_keeps_the_old_run_until_recipe_and_data_are_known_to_be_rig
     with pytest.raises(LearnedSparseError, match="no such"):
         trained(tiny_recipe(data=[{"collection": str(run.folder / "nowhere")}]), overwrite=True)
     assert contents(run.folder) == whole
-    with pytest.raises(LearnedSparseError, match="not finite"):
+    with pytest.raises(LearnedSparseError, match="not finite; lower learning_rate"):
         trained(tiny_recipe({"learning_rate": 1e30, "dropout": False, "steps": 5}), overwrite=True)
     checkpoint = {name: content for name, content in whole.items() if not name.startswith("training/")}
     left = contents(run.folder)

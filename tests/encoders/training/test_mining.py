@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,25 +91,6 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
     with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores"):
         JUDGED.draw_by(Negatives(margin=1.0))
-
-
-def test_a_stage_has_its_own_negatives(
-    recipe_values: Callable[..., dict[str, Any]], trained: Trained, stop_after: Any
-) -> None:
-    from encoders.training.recipe import Recipe
-    from learned_sparse.core.settings import parse
-
-    values = recipe_values({"steps": 10}, negatives={"per_query": 2})
-    (first,) = values["stages"]
-    second = {**first, "name": "harder", "negatives": {"kind": "self", "every": 7, "ranks": [1, 10], "per_query": 3}}
-    recipe = parse(Recipe, {**values, "stages": [first, second]}, "recipe")
-    whole = trained(recipe, "whole")
-    mined = [(line["stage"], line["step"]) for line in whole.log() if "mined queries" in line]
-    assert mined == [(1, 0), (1, 7)]
-    stop_after(15)
-    trained(recipe, "resumed")
-    stop_after(0)
-    assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
 
 
 def test_another_checkpoint_can_search_the_negatives(

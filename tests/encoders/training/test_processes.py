@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,12 @@ from tests.encoders.training.conftest import Run, Trained
 
 
 def test_two_processes_equal_one(
-    recipe_values: Callable[..., dict[str, Any]], trained: Trained, tiny_collection: Path, tmp_path: Path, root: Path
+    recipe_values: Callable[..., dict[str, Any]],
+    trained: Trained,
+    tiny_collection: Path,
+    tmp_path: Path,
+    root: Path,
+    python: Any,
 ) -> None:
     """In-batch negatives from the whole batch of 7 queries (4 and 3), then from half of 8, in passes of 3 and 1."""
     validation = {"collection": str(tiny_collection), "every": 2, "holdout": 6}
@@ -31,12 +34,10 @@ def test_two_processes_equal_one(
     values["stages"].append({**values["stages"][0], **cut})
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(json.dumps(values), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    command += f"encoders.train --recipe {recipe} --output {tmp_path}/two --device cpu --quiet".split()
+    group = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "encoders.train"]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    done = subprocess.run(
-        command, cwd=root, env=environment, stderr=subprocess.PIPE, text=True, timeout=300, check=False
-    )
+    options = f"--recipe {recipe} --output {tmp_path}/two --device cpu --quiet".split()
+    done = python(*group, *options, env=environment)
     assert done.returncode == 0, done.stderr
     two, one = Run(tmp_path / "two"), trained(parse(Recipe, values, "recipe"), "one")
     for key in ("loss", "query_regularizer", "document_regularizer"):

@@ -78,13 +78,8 @@ def frequencies(run: Any) -> Mapping[str, float]:
 
 def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Recipes, trained: Trained) -> None:
     """A learning rate of 0 keeps the model fixed, so the same documents have the same terms."""
-    stage = {
-        "steps": 2,
-        "batch_size": 4,
-        "learning_rate": 0.0,
-        "dropout": False,
-        "options": (pruning := {"pruning": {"gamma": [0.5], "window": 2}}),
-    }
+    pruning = {"pruning": {"gamma": [0.5], "window": 2}}
+    stage = {"steps": 2, "batch_size": 4, "learning_rate": 0.0, "dropout": False, "options": pruning}
     options = {share: {**pruning, "cotraining": {**CO, "share": share}} for share in (0.3, 1.0)}
     runs = [trained(spade_recipe({**stage, "options": options[share]}), f"run-{share}") for share in options]
     assert frequencies(runs[0]) == frequencies(runs[1])

@@ -65,16 +65,12 @@ class Recorded(GeneralTracker):  # type: ignore[misc]
 
     name = "recorded"
     requires_logging_directory = False
+    tracker = None
+    config: dict[str, Any]
 
     def __init__(self) -> None:
         super().__init__()
-        self.config: dict[str, Any] = {}
         self.lines: list[tuple[int | None, dict[str, float]]] = []
-
-    @property
-    def tracker(self) -> None:
-        """Nothing of another package."""
-        return
 
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         self.config = values

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from encoders.training.learner import Learner
-from encoders.training.recipe import Recipe
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.settings import parse
 from tests.encoders.training.conftest import Recipes, Trained
 
 
@@ -20,13 +19,12 @@ def test_the_next_stage_starts_from_the_best_weights(
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     first = {"component": "weighting", "steps": 3}
+    recipe = spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False)
     scores(0.1, 0.5, 0.2, 0.0)
-    complete = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False))
+    complete = trained(recipe)
     scores(0.1, 0.5)
     stop_after(2)
-    best = trained(
-        spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False), "best"
-    )
+    best = trained(recipe, "best")
     assert complete.moved_since(best) == {"expansion"}
 
 
@@ -90,6 +88,8 @@ def test_a_stage_that_its_model_cannot_train_is_refused(
         first_stage(tiny_recipe({"learning_rates": {"head": 1e-3}}))
     with pytest.raises(LearnedSparseError, match="stage ranking: this architecture has no objective 'gate'; it has r"):
         first_stage(tiny_recipe(GATE))
+    with pytest.raises(LearnedSparseError, match=r"no objective .rank.; it has term_recall"):
+        first_stage(tiny_recipe({}, architecture="deepct"))
     with pytest.raises(LearnedSparseError, match="objective: gate has no weights to regularise"):
         regularizer = {"kind": "flops", "lambda_query": 1.0}
         first_stage(tiny_recipe({**GATE, "regularizer": regularizer}, architecture="sparterm"))
@@ -130,34 +130,33 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
     assert 1 not in decay[0.1]
 
 
-def uhd(recipe_values: Callable[..., dict[str, Any]], stages: list[dict[str, Any]], **changes: Any) -> Recipe:
-    settings = {"dimensions": 64, "k": 8, "layers": [1, 2], **changes.pop("settings", {})}
-    values = recipe_values(architecture="uhd", settings=settings, negatives={"per_query": 0}, **changes)
-    (base,) = values["stages"]
-    values["stages"] = [
-        {**base, "name": str(number), "rank": {"loss": "hinge"}, **s} for number, s in enumerate(stages)
-    ]
-    return parse(Recipe, values, "tiny UHD-BERT")
+@pytest.fixture
+def uhd(staged_recipe: Recipes) -> Recipes:
+    """``staged_recipe`` of a tiny UHD-BERT with two buckets."""
+    settings = {"dimensions": 64, "k": 8, "layers": [1, 2]}
+    return functools.partial(staged_recipe, architecture="uhd", settings=settings, negatives={"per_query": 0})
+
+
+HINGE = {"rank": {"loss": "hinge"}}
 
 
 def test_buckets_are_trained_one_at_a_time_and_validation_sets_their_weights(
-    recipe_values: Any, trained: Trained, tiny_collection: Any
+    uhd: Recipes, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
-    stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("b1", "b2")]
-    run = trained(uhd(recipe_values, stages, validation=validation))
+    stages = [{**HINGE, "component": name, "steps": 10, "learning_rate": 3e-3} for name in ("b1", "b2")]
+    run = trained(uhd(*stages, validation=validation))
     chosen = run.notes()["settings"]["bucket_weights"]
     assert len(chosen) == 2
     assert run.logged("mixture") == [{"bucket_weights": chosen}]
     assert run.logged("MRR@10")[-1] >= max(run.logged("MRR@10")[:-1]) - 1e-6
-    unvalidated = [{**stage, "validate_every": 0} for stage in stages]
-    once = trained(uhd(recipe_values, unvalidated, validation=validation), "once")
+    once = trained(uhd(*({**stage, "validate_every": 0} for stage in stages), validation=validation), "once")
     assert once.logged("mixture") == run.logged("mixture")
     assert len(once.logged("MRR@10")) == 1
-    first = trained(uhd(recipe_values, stages[:1], validation=validation, mix=False), "first")
+    first = trained(uhd(stages[0], validation=validation, mix=False), "first")
     assert run.moved_since(first) == {"bucket-2"}
 
 
-def test_recorded_training_of_uhd(recipe_values: Any, trained: Trained) -> None:
-    run = trained(uhd(recipe_values, [{"component": "b1", "steps": 3}, {"steps": 3}]))
+def test_recorded_training_of_uhd(uhd: Recipes, trained: Trained) -> None:
+    run = trained(uhd({**HINGE, "component": "b1", "steps": 3}, {**HINGE, "steps": 3}))
     assert run.logged("loss") == pytest.approx([6.498066, 5.351624, 6.939941, 5.916548, 5.715746, 5.714167], rel=1e-3)

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from learned_sparse.collections.collection import load_collection
-from learned_sparse.core.errors import LearnedSparseError
-from tests.encoders.training.conftest import (
-    WORDS,
-    Recipes,
-    Trained,
-    recipe_values,
-    stop_after,
-    tiny_backbone,
-    tiny_collection,
-    tiny_recipe,
-    trained,
-)
-
-__all__ = ["recipe_values", "stop_after", "tiny_backbone", "tiny_collection", "tiny_recipe", "trained"]  # fixtures
+from tests.encoders.training.conftest import WORDS, Recipes, Trained
 
 BAG = {"query": "bag-of-words"}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -43,10 +28,6 @@ def setting(family: str, weighting: str) -> dict[str, Any]:
     return {**FAMILIES[family], key: weighting}
 
 
-def table_of(folder: Path) -> Any:
-    return load_file(folder / "towers" / "query_weights" / "weights.safetensors")["weights"]
-
-
 @pytest.mark.parametrize("weighting", ["idf", "learned"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_trained_with_the_documents(
@@ -58,18 +39,13 @@ def test_weights_are_trained_with_the_documents(
     texts = [document.text.split() for document in load_collection(str(tiny_collection)).documents()]
     counts = {word: sum(word in text for text in texts) for word in WORDS}
     idf = {word: math.log((len(texts) + 1) / (counts[word] + 1)) / math.log(len(texts) + 1) for word in WORDS}
-    table, first = table_of(run.folder), 5  # after the special tokens
+    table, first = run.weights()["query_weights/weights"].numpy(), 5  # after the special tokens
     if weighting == "idf":
         assert table[first:].tolist() == pytest.approx(list(idf.values()), rel=1e-5)
     else:
         moved = np.abs(table[first:] - np.array(list(idf.values())))
         assert 0.02 < moved.max() < 0.5
     assert table[:first].max() == 0
-    notes = json.loads((run.folder / "learned_sparse.json").read_text(encoding="utf-8"))
+    notes = run.notes()
     assert notes["bags"]["query"]["weighting"] == "table"
     assert notes["quantizers"]["query"]["scale"] == 100.0
-
-
-def test_queries_with_a_network_have_no_table(tiny_recipe: Recipes, trained: Trained) -> None:
-    with pytest.raises(LearnedSparseError, match="query_weighting: learned needs query: bag-of-words, not same"):
-        trained(tiny_recipe({"steps": 1}, settings={"query_weighting": "learned"}))
