@@ -30,7 +30,6 @@ from tqdm import tqdm
 
 from encoders.models.objectives import Labels
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.documents import Document
 from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import read_run, write_run
@@ -110,11 +109,6 @@ class Examples(ABC):
     @abstractmethod
     def query_keys(self) -> npt.NDArray[np.uint64]:
         """``query_key`` of the query of each example."""
-
-    @property
-    def collection(self) -> str | None:
-        """Name of the collection of the documents; None for files of texts."""
-        return None if self.source.collection is None else load_collection(self.source.collection).name
 
     def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
         """The ``chosen`` examples: all or none of a query."""

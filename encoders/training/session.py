@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import accelerate
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 import torch
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
@@ -164,8 +163,7 @@ class Session:
                 self._encoders[side, component] = CheckpointEncoder(
                     module, model.tokenizer, terms, max_length=length, device=self.device, dtype="fp32"
                 )
-            batch = encode_texts(self._encoders[side, component], texts)
-        return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
+            return encode_texts(self._encoders[side, component], texts).to_scipy()
 
     def rank(
         self,
