@@ -28,13 +28,15 @@ _STYLE = {
 
 
 @contextmanager
-def matplotlib_style() -> Iterator[None]:
-    """Import matplotlib and apply the style of the figures to matplotlib's defaults, not to the user's settings."""
+def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
+    """A figure of this size (inches) and its panel, while our style and not the user's settings hold for matplotlib."""
     import matplotlib as mpl
+    from matplotlib.figure import Figure
 
     settings: Any = dict(mpl.rcParamsDefault) | _STYLE
     with mpl.rc_context(settings):
-        yield
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
 
 
 def svg(figure: Figure) -> str:

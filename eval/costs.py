@@ -45,8 +45,6 @@ examples:
   python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        without an index
 """
 T = TypeVar("T")
-Times = dict[str, float]
-"""Milliseconds of a query by the names of costs."""
 MEAN = "mean ms/query"
 WARM_UP = 200
 """Minimum number of untimed queries, for caches and Java's compiler."""
@@ -91,7 +89,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     documents = count_documents(*options.vectors) if vectors else _index_terms(path, note)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
-    times = time_searches(path, note, timed, options.hits, vectors, options.k1, options.b)
+    times = time_searches(options, path, note, timed, vectors)
     encoding = _encoding_milliseconds(options, path, note)
     costs = {
         "FLOPS": round(expected_flops(documents, flops_terms), 6),
@@ -230,23 +228,18 @@ def _not_empty(counts: TermCounts, path: str | Path) -> TermCounts:
 
 
 def time_searches(
-    path: Path,
-    note: IndexNote,
-    queries: Mapping[str, Any],
-    k: int,
-    vectors: VectorSearcher | None = None,
-    k1: float | None = None,
-    b: float | None = None,
-) -> Times:
-    """Times of the search for the ``k`` best documents of each query.
+    options: argparse.Namespace, path: Path, note: IndexNote, queries: Mapping[str, Any], vectors: VectorSearcher | None
+) -> dict[str, float]:
+    """Times of the search for the ``--hits`` best documents of each query (see ``milliseconds``).
 
     ``queries``: query id → impacts, or text for an index of plain text. ``vectors``: a searcher to use instead of the
-    index at ``path``. ``k1``, ``b``: those of BM25. An index of segments is searched to the depth of the first search
-    for ``k`` documents.
+    index at ``path``. An index of segments is searched to the depth of the first search for ``--hits`` documents.
     """
-    if maxp := MaxP.from_note(note):
-        k = maxp.first_depth(k)
-    opened: Any = ImpactSearcher(path, note.scoring, k1=k1, b=b) if vectors is None else contextlib.nullcontext(vectors)
+    maxp = MaxP.from_note(note)
+    k = maxp.first_depth(options.hits) if maxp else options.hits
+    opened: Any = contextlib.nullcontext(vectors)
+    if vectors is None:
+        opened = ImpactSearcher(path, note.scoring, k1=options.k1, b=options.b)
     with opened as searcher:
         return milliseconds(lambda query: searcher.search_batch({query: queries[query]}, k, 1), list(queries))
 

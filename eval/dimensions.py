@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from encoders.checkpoints.hub import locate
 from encoders.checkpoints.tokenizer import read_tokenizer, tokenizer_sha256
-from eval.charts import matplotlib_style, set_scale, svg
+from eval.charts import new_figure, set_scale, svg
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
 from eval.reproduce.plan import plan_cell
-from eval.runs import add_column_options, load_pieces, tokenizer_folder
+from eval.runs import load_pieces, tokenizer_folder
 from eval.tables import Cell, Column, Section, format_sections, heading
 from learned_sparse.core.encoder import encode_texts, load_encoder
 from learned_sparse.core.errors import LearnedSparseError, run_main
@@ -62,8 +61,8 @@ def main(argv: list[str] | None = None) -> int:
     refuse((not 0 <= options.stop_share <= 1, f"--stop-share {options.stop_share}: give a share, 0 to 1"))
     name, paths = options.vectors[0], list(map(Path, options.vectors))
     if ":" in name and not paths[0].exists():
-        _, cell = plan_cell(name, options.column, options.data)
-        *paths, options.queries = (step.writes[0] for step in cell.run.encoded)
+        cell = plan_cell(name, options.column, options.data)
+        *paths, options.queries = (step.output for step in cell.run.encoded)
     documents = count_documents(*paths)
     queries = count_queries(options.queries) if options.queries else None
     kinds = {"documents": documents} | ({"queries": queries} if queries else {})
@@ -116,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     vectors = "encoded documents (all shards), or the row of a leaderboard, which names its queries too"
     add("vectors", nargs="+", metavar="VECTORS|MATRIX:ROW", help=vectors)
-    add_column_options(parser)
+    add("--column", metavar="COLUMN", help="column of MATRIX:ROW (default: the first)")
+    add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
     add("--queries", type=Path, metavar="DIR", help="encoded queries, for VECTORS")
     add("--expansion", type=positive, metavar="N", help="count terms dropped from N documents and added (SPLADE, 3.2)")
     add("--texts", action="store_true", help="dimensions by length of the text, and words of queries that activate one")
@@ -188,11 +188,7 @@ def chart(kinds: Mapping[str, TermCounts]) -> str:
 
     The ranks shown are about equally spaced on a logarithmic axis.
     """
-    with matplotlib_style():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        panel = figure.subplots()
+    with new_figure(6.4, 4.2) as (figure, panel):
         for number, (kind, counts) in enumerate(kinds.items()):
             frequencies = _descending(counts)
             ranks = np.geomspace(1, max(1, len(frequencies)), _CHART_RANKS).round().astype(int)
@@ -243,7 +239,7 @@ def lengths_section(kind: str, texts: Iterable[Encoded], manifest: Manifest, che
 
     ``checkpoint`` has the tokenizer, which must be the one recorded in ``manifest``. Torch is not needed.
     """
-    tokenizer = read_tokenizer(locate(checkpoint))
+    tokenizer = read_tokenizer(tokenizer_folder(checkpoint))
     if tokenizer_sha256(tokenizer) != manifest.encoder.get("tokenizer_sha256", tokenizer_sha256(tokenizer)):
         raise LearnedSparseError(f"{checkpoint}: not the tokenizer of these vectors; name theirs with --tokenizer")
     tokenizer.enable_truncation(int(manifest.encoder["max_length"]))

@@ -21,7 +21,6 @@ from learned_sparse.core.settings import CommandParser
 Results = Mapping[str, Scores]
 Compared = tuple[str, str, Any]
 """Run, measure, and its ``eval.stats.Comparison`` with the baseline."""
-_TOKENIZER = "minilm"
 EPILOG = """\
 Give either --collection with --split, or --qrels with --measures. --overlap also measures each class of SpaDE's
 Table 4: by the number of distinct word pieces of the query that its relevant document has.
@@ -109,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
     add("--baseline", metavar="NAME", help="compare the other runs with this one (default: the first run)")
     overlap = "also measure by word pieces shared with relevant documents (default: BERT's uncased, of the extra demo)"
-    add("--overlap", nargs="?", const=_TOKENIZER, metavar="TOKENIZER", help=overlap)
+    add("--overlap", nargs="?", const="minilm", metavar="TOKENIZER", help=overlap)
     add("--per-query", action="store_true", help="add the values of every query to the JSON")
     add("--json", action="store_true", help="print everything as JSON")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")

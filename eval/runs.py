@@ -28,13 +28,6 @@ def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = 
     add("--split", help="split of the queries (default: the only one, or test)")
 
 
-def add_column_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--column`` and ``--data``, which choose a cell of a leaderboard beside ``MATRIX:ROW`` (``plan_cell``)."""
-    add = parser.add_argument
-    add("--column", metavar="COLUMN", help="column of MATRIX:ROW (default: the first)")
-    add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
-
-
 def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
     """The collection of ``--collection`` and ``--data``, and ``--split`` or its default."""
     from learned_sparse.collections.collection import load_collection
@@ -65,11 +58,9 @@ def load_pieces(name: str) -> Pieces:
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
-    from encoders.checkpoints.tokenizer import read_tokenizer
+    from encoders.checkpoints.tokenizer import read_tokenizer, untruncated
 
-    tokenizer = read_tokenizer(tokenizer_folder(name))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+    tokenizer = untruncated(read_tokenizer(tokenizer_folder(name)))
 
     def pieces(texts: Sequence[str]) -> list[frozenset[str]]:
         of_texts: list[frozenset[str]] = []

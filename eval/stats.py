@@ -107,11 +107,6 @@ def _residual(values: Values) -> float:
     return float((apart**2).sum() / ((values.shape[0] - 1) * (values.shape[1] - 1)))
 
 
-def values_of(trainings: Sequence[PerQuery], measure: str, queries: Sequence[str]) -> Values:
-    """Scores ``(trainings, queries)`` in the order of ``queries``."""
-    return np.array([[one[measure][query] for query in queries] for one in trainings])
-
-
 def difference(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: str) -> Estimate:
     """The estimate for two systems in one measure, each given as the scores of its trainings.
 
@@ -122,7 +117,8 @@ def difference(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: s
         return estimate_over_folds([[a[measure][query] - b[measure][query] for query in a[measure]] for a, b in pairs])
     queries = sorted(better[0][measure])
     strata = [query.rpartition(STRATUM)[0] for query in queries]
-    return estimate_difference(values_of(better, measure, queries), values_of(worse, measure, queries), strata)
+    a, b = (np.array([[one[measure][query] for query in queries] for one in of]) for of in (better, worse))
+    return estimate_difference(a, b, strata)
 
 
 def estimate_over_folds(folds: Sequence[Sequence[float]]) -> Estimate:

@@ -6,12 +6,12 @@ import argparse
 import dataclasses
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from eval.reproduce.matrix import Matrix, load_matrix
 from eval.reproduce.pages import PAGE, scores, write_report
-from eval.reproduce.plan import Plan, make_plan, plan_cell
+from eval.reproduce.plan import Plan, make_plan, plan_cell, swept
 from eval.reproduce.results import exit_status, kept_cells, write_leaderboard
 from eval.reproduce.runner import Runner, run_steps
 from eval.tables import format_table, heading
@@ -61,10 +61,8 @@ def main(argv: list[str] | None = None) -> int:
     matrix = load_matrix(options.matrix, data if options.rehearse else options.data)  # a rehearsal needs no data
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     if options.set:
-        from eval.reproduce.sweep import swept
-
         refuse((len(options.row) != 1 or len(options.column) > 1, "--set: name one row with --row, and one --column"))
-        _, cell = plan_cell(f"{options.matrix}:{options.row[0]}", next(iter(options.column), None), options.data)
+        cell = plan_cell(f"{options.matrix}:{options.row[0]}", next(iter(options.column), None), options.data)
         matrix, name = swept(matrix, cell, options.set, options.split), "sweep"
     if not options.rehearse:
         return _run_matrix(matrix, name, data, options.output or Path("results") / name, options, engine)
@@ -154,16 +152,16 @@ def _command_line(options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     """The options of the command."""
     parser = CommandParser(prog="python -m eval.reproduce", description=main.__doc__, epilog=EPILOG)
-    several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True).add_argument
     what("--matrix", metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
     what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
-    add("--row", metavar="ROW", help='only these rows, for instance "SpaDE *"', **several)  # type: ignore[arg-type]
+    rows = 'only these rows, for instance "SpaDE *"'
+    add("--row", nargs="+", action="extend", default=[], metavar="ROW", help=rows)
     add("--paper", metavar="SOURCE", help='only the rows of a paper or of a part of it, such as "SPLADE, Figure 1"')
     add("--curve", metavar="NAME", help="only the rows of this curve")
-    add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
+    add("--column", nargs="+", action="extend", default=[], metavar="COLUMN", help="only these columns")
     swept = "every combination of these values of the settings of one row, as a leaderboard; repeatable"
     add("--set", action="append", default=[], metavar="KEY=V,V,...", help=swept)
     add("--split", help="with --set: another split of the column's collection, such as dev")

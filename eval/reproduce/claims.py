@@ -63,7 +63,8 @@ NOTES = (
     "The direction is judged, not the size: compare the two differences. Costs are shown, not judged.",
 )
 """How the verdicts are decided, for the reader of a page."""
-_DIGITS = 6
+DIGITS = 6
+"""Digits of numbers in the files of results; trec_eval gives four."""
 Json = Mapping[str, Any]
 Trainings = Mapping[tuple[str, str], Sequence[PerQuery]]
 """Scores of each training by row and column."""
@@ -185,10 +186,10 @@ def _tested(claim: Claim, estimate: Estimate, p: float, family: int) -> dict[str
         verdict = "agrees" if gain > 0 else "disagrees"
     known = math.isfinite(estimate.error)
     return {
-        "difference": round(estimate.value, _DIGITS),
-        "interval": [round(end, _DIGITS) for end in estimate.interval] if known else None,
-        "detectable": round(estimate.detectable(SIGNIFICANT / family), _DIGITS) if known else None,
-        "p": round(p, _DIGITS),
+        "difference": round(estimate.value, DIGITS),
+        "interval": [round(end, DIGITS) for end in estimate.interval] if known else None,
+        "detectable": round(estimate.detectable(SIGNIFICANT / family), DIGITS) if known else None,
+        "p": round(p, DIGITS),
         "verdict": verdict,
         "reason": "" if known else "one query has no interval",
     }
@@ -203,6 +204,6 @@ def _untested(claim: Claim, cells: Sequence[Json]) -> dict[str, Any]:
     if claim.quantity in TIMES and len(machines) > 1:
         reason = f"timed on different machines: {' and '.join(machines)}"
     elif first is not None and second:
-        reason, relative = "a cost", round((first - second) / second, _DIGITS)
+        reason, relative = "a cost", round((first - second) / second, DIGITS)
     unknown = dict.fromkeys(("interval", "detectable", "p", "verdict"))
     return {"difference": relative, **unknown, "reason": reason}

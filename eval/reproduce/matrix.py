@@ -36,24 +36,25 @@ Scores = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A seeded random sample of a collection: some of its queries and documents.
+    """A part of a collection: some of its queries and documents.
 
-    The queries are drawn from those with a relevant document. The documents are the relevant ones of these queries,
-    those of the column's ``pool``, and others drawn at random up to ``documents``.
+    The queries are a seeded random sample of those with a relevant document. The documents are the relevant ones of
+    these queries, the top ``pool`` documents of BM25 for each, and others drawn at random up to ``documents``.
     """
 
     queries: int | None = None
-    """None: all queries."""
+    """None: all judged queries."""
     documents: int | None = None
-    """None: all documents, or those of the pool if the column has one."""
+    """None: all documents, or with a ``pool`` no others."""
+    pool: int | None = None
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.queries is None and self.documents is None:
-            raise LearnedSparseError("a sample needs a number of queries or of documents")
-        for name in ("queries", "documents"):
-            if (number := getattr(self, name)) is not None and number < 1:
-                raise LearnedSparseError(f"{name} {number}; give at least 1")
+        numbers = {"queries": self.queries, "documents": self.documents, "pool": self.pool}
+        if wrong := [f"{key} {number}" for key, number in numbers.items() if number is not None and number < 1]:
+            raise LearnedSparseError(f"{wrong[0]}; give at least 1")
+        if not any(numbers.values()):
+            raise LearnedSparseError(f"a sample needs a number of {', '.join(numbers)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +67,8 @@ class Column:
     """With ``{seed}`` in it (``train@{seed}of5``), each training is measured on the queries of its own fold."""
     measures: tuple[str, ...] = ()
     """Empty: the measures of the split."""
-    pool: int | None = None
-    """Reduce the collection to its relevant documents and the top ``pool`` documents of BM25 for each query."""
     sample: Sample | None = None
-    """Reduce the collection to a sample, whose documents include those of ``pool``."""
+    """The part of the collection that is searched; None: all of it."""
     overlap: Literal["Match <= 1", "Match > 1", "Match all"] | None = None
     """Measure only the queries of one class of SpaDE's Table 4 (see ``eval.runs``)."""
     queries: int | None = None
@@ -78,10 +77,6 @@ class Column:
     """Topics that FLOPS are estimated from (``{data}`` is filled in); empty: those of the split."""
     rows: tuple[str, ...] = ()
     """Rows that are run on the column; empty: all that do not name other columns."""
-
-    def __post_init__(self) -> None:
-        if self.pool is not None and self.pool < 1:
-            raise LearnedSparseError(f"pool {self.pool}; give at least 1, or omit it for the whole collection")
 
     @property
     def folds(self) -> tuple[int, ...]:
@@ -238,10 +233,6 @@ class Row:
         given = (("--k1", self.k1), ("--b", self.b))
         return tuple(word for option, value in given if value is not None for word in (option, str(value)))
 
-    def runs_on(self, column: str) -> bool:
-        """Whether the row is run on a column; nothing is run of a published row."""
-        return not self.published and (not self.columns or column in self.columns)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
@@ -282,6 +273,13 @@ class Matrix:
     """What all steps that read documents do with malformed lines, as their ``--on-bad-line`` takes it."""
     claims: tuple[Claim, ...] = ()
 
+    def runs_on(self, row: str, name: str) -> bool:
+        """Whether a row is run on a column, or on all columns of an average; nothing is run of a published row."""
+        if name in self.averages:
+            return all(self.runs_on(row, part) for part in self.averages[name])
+        named, rows = self.rows[row].columns, self.columns[name].rows
+        return not self.rows[row].published and (name in named or row in rows or not (named or rows))
+
 
 def slug(row: str) -> str:
     """Readable name of a row in paths, which cannot leave a folder; several rows may have the same.
@@ -301,22 +299,6 @@ def columns_of_average(matrix: Matrix, name: str) -> dict[str, float]:
         for column, weight in columns_of_average(matrix, part).items():
             weights[column] = weights.get(column, 0.0) + weight / len(matrix.averages[name])
     return weights
-
-
-def _written_out(matrix: Matrix) -> Matrix:
-    """``matrix`` with full names of checkpoints, and the columns of each row as its columns' ``rows`` want them."""
-    open_to = {name: column.rows for name, column in matrix.columns.items() if column.rows}
-
-    def of_row(name: str, row: Row) -> Row:
-        if row.checkpoint:
-            row = dataclasses.replace(row, checkpoint=resolve_checkpoint(row.checkpoint))
-        if row.published or not open_to:
-            return row
-        named = row.columns or tuple(column for column in matrix.columns if column not in open_to)
-        added = (column for column, rows in open_to.items() if name in rows and column not in named)
-        return dataclasses.replace(row, columns=(*named, *added))
-
-    return dataclasses.replace(matrix, rows={name: of_row(name, row) for name, row in matrix.rows.items()})
 
 
 def weights_of(matrix: Matrix, row: Row) -> Row:
@@ -358,7 +340,12 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     """
     path, folder = _find(str(name)), data or data_root()
     with _located(str(path)):
-        matrix = _written_out(parse(Matrix, _filled(read_yaml(path), folder), str(path)))
+        matrix = parse(Matrix, _filled(read_yaml(path), folder), str(path))
+        rows = {
+            name: dataclasses.replace(row, checkpoint=row.checkpoint and resolve_checkpoint(row.checkpoint))
+            for name, row in matrix.rows.items()
+        }
+        matrix = dataclasses.replace(matrix, rows=rows)
         below = {key for key, column in matrix.columns.items() if column.collection.startswith(f"{folder}/")}
         measures = _checked_columns(matrix, below)
         for name, row in matrix.rows.items():
@@ -475,7 +462,7 @@ def _recipe(name: str, row: Row, training: Training | None) -> Recipe | None:
 def _check_splits(row_name: str, row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
     """Raise if a column of ``row`` reports queries that the row learned from (``splits``: see ``recipe_splits``)."""
     for name, column in matrix.columns.items():
-        if not row.runs_on(name):
+        if not matrix.runs_on(row_name, name):
             continue
         if column.folds and weights_of(matrix, row).recipe and seeds_of(matrix, row_name) != column.folds:
             raise LearnedSparseError(f"column {name!r} measures each training on its fold: seeds: {[*column.folds]}")
@@ -503,7 +490,7 @@ def _check_runs(name: str, row: Row, matrix: Matrix) -> None:
             raise LearnedSparseError(f"depth {row.depth}; give 1 to {matrix.hits}, the documents of a run")
     for other in others:
         _check_known(other, usable, f"no row {other!r} with a run to use here")
-        if left_out := [c for c in matrix.columns if row.runs_on(c) and not matrix.rows[other].runs_on(c)]:
+        if left_out := [c for c in matrix.columns if matrix.runs_on(name, c) and not matrix.runs_on(other, c)]:
             raise LearnedSparseError(f"{other!r} is not run on {left_out[0]!r}; name this row's columns")
         if seeds_of(matrix, other) not in ((), seeds_of(matrix, name)):
             raise LearnedSparseError(f"{other!r} has trainings with seeds that this row has not")
@@ -535,7 +522,7 @@ def _check_claim(claim: Claim, matrix: Matrix, measures: Measures) -> None:
             row = matrix.rows[name]
             if row.published and claim.quantity not in row.scores.get(column, {}):
                 raise LearnedSparseError(f"{name!r} has no {claim.quantity} on {column!r}")
-            if not row.published and not all(map(row.runs_on, columns_of_average(matrix, column))):
+            if not row.published and not matrix.runs_on(name, column):
                 raise LearnedSparseError(f"{name!r} is not run on {column!r}; name the claim's columns")
         _check_scores({column: {claim.quantity: 0.0}}, measures, COSTS)
 

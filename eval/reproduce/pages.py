@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from eval.charts import label, matplotlib_style, set_scale, svg
-from eval.reproduce.claims import SHOWN_COSTS, Json, Trainings
+from eval.charts import label, new_figure, set_scale, svg
+from eval.reproduce.claims import MEANINGS, NOTES, SHOWN_COSTS, Json, Trainings
 from eval.reproduce.results import judge_again
 from eval.stats import SIGNIFICANT, difference
 from eval.tables import Cell, Column, Section, Strong, format_sections, one_line
@@ -30,11 +30,6 @@ SIGNS = {
     "within tolerance": "≈ within tolerance", "worse": "✗ worse", "better": "✗ better",
 }  # fmt: skip
 """Text of each verdict on a claim or an expected score."""
-
-
-def heading_of(quantity: str) -> str:
-    """Heading of a measure, which is its name, or of a cost."""
-    return SHOWN_COSTS.get(quantity, (quantity, 4))[0]
 
 
 def show(quantity: str, value: float | None) -> str:
@@ -77,10 +72,10 @@ class Results:
     @cached_property
     def plotted(self) -> Json | None:
         """The first column with a measure and FLOPS, which the figure shows."""
-        for column in self.content["columns"]:
+        columns: list[Json] = self.content["columns"]
+        for column in columns:
             if FLOPS in (known := self.quantities(column)) and known[0] not in SHOWN_COSTS:
-                found: Json = column
-                return found
+                return column
         return None
 
     def interval(self, row: str, column: str, quantity: str) -> tuple[float, float] | None:
@@ -149,8 +144,6 @@ def tradeoff(results: Results, column: Json) -> str:
     The rows of a curve are joined. Rows of words are a line at their score: FLOPS of words and of word pieces count
     different things. The axis is logarithmic where costs differ by more than 20 times.
     """
-    from matplotlib.figure import Figure
-
     measure, lines = results.quantities(column)[0], dict[str, list[tuple[float, float, float, float, Json]]]()
     for row in results.content["rows"]:
         score, cost = (results.value(row["name"], column["name"], quantity) for quantity in (measure, FLOPS))
@@ -159,9 +152,7 @@ def tradeoff(results: Results, column: Json) -> str:
             point = (cost or 0.0, score, max(0.0, score - low), max(0.0, high - score), row)
             lines.setdefault(row.get("curve") or row["name"], []).append(point)
     costs: list[float] = []
-    with matplotlib_style():
-        figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-        panel = figure.subplots()
+    with new_figure(8.0, 5.0) as (figure, panel):
         for number, (name, points) in enumerate(lines.items()):
             colour, marker = f"C{number % _COLOURS}", _MARKERS[number // _COLOURS % len(_MARKERS)]
             first = points[0][-1]
@@ -199,12 +190,11 @@ def cells_csv(results: Results) -> str:
 
 
 def _facts(results: Results) -> Section:
-    content, cells = results.content, results.content["cells"]
-    published = {row["name"] for row in results.content["rows"] if row["kind"] == "published"}
-    statuses = Counter(cell["status"] for cell in cells if cell["status"] != "absent" or cell["row"] not in published)
+    content = results.content
+    statuses = Counter(cell["status"] for cell in content["cells"])
     counted = ", ".join(f"{statuses[status]} {word}" for status, word in _STATUSES.items() if statuses[status])
     lines = [content["about"]] if content["about"] else []
-    lines.append(f"{len(results.content['rows'])} rows × {len(results.content['columns'])} columns: {counted}.")
+    lines.append(f"{len(content['rows'])} rows × {len(content['columns'])} columns: {counted}.")
     lines.append(f"Written by {content['command']}; {content['processor']}.")
     return Section("", lines, [], [])
 
@@ -216,7 +206,7 @@ def _claims(content: Json) -> Section:
     ]  # fmt: skip
     papers = list(dict.fromkeys(claim["paper"] for claim in content["claims"]))
     ordered = sorted(content["claims"], key=lambda claim: papers.index(claim["paper"]))
-    remarks = [*content["notes"], *(f"{word}: {meaning}" for word, meaning in content["meanings"].items())]
+    remarks = [*NOTES, *(f"{word}: {meaning}" for word, meaning in MEANINGS.items())]
     return Section("Claims of the papers", remarks, columns, [_claim(claim) for claim in ordered])
 
 
@@ -248,7 +238,7 @@ def scores(results: Results, column: Json) -> Section | None:
             rows.append([f"{shown} (baseline)" if row["name"] == base else shown, *values[:1], *gain, *values[1:]])
     if not rows:
         return None
-    headings = [Column(heading_of(quantity), right=True) for quantity in quantities]
+    headings = [Column(SHOWN_COSTS.get(quantity, (quantity,))[0], right=True) for quantity in quantities]
     gains = [Column(f"minus {base}, 95 % interval", right=True)] if base is not None else []
     return Section(name, _legend(results, column), ["row", *headings[:1], *gains, *headings[1:]], rows)
 
@@ -308,9 +298,9 @@ def _column(column: Json) -> Sequence[Cell]:
     what = f"{column['collection']}, {column['split']}"
     if column["average"]:
         what = f"mean over {', '.join(column['average'])}"
-    for key, text in (("overlap", "queries of class {}"), ("pool", "pool of {}")):
-        what += f", {text.format(column[key])}" if column.get(key) is not None else ""
-    what += f", sample with seed {column['sample']['seed']}" if column.get("sample") else ""
+    what += f", queries of class {column['overlap']}" if column.get("overlap") else ""
+    sample = (f"{key} {number}" for key, number in (column.get("sample") or {}).items() if number is not None)
+    what += f", sample: {', '.join(sample)}" if column.get("sample") else ""
     what += f" ({column['published_queries']:,} queries published)" if column.get("published_queries") else ""
     return [column["name"], what, column["documents"], column["queries"]]
 

@@ -22,8 +22,10 @@ from eval.reproduce.steps import Kind, Step, json_digest, ordered
 from learned_sparse.collections.catalogue import CATALOGUE
 from learned_sparse.collections.collection import Collection, data_root, load_collection, local_file
 from learned_sparse.collections.descriptions import Source
+from learned_sparse.core.encoder import load_encoder
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, read_json
+from learned_sparse.core.settings import parse_changes
 from learned_sparse.core.yaml_files import read_yaml_text
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
@@ -102,7 +104,7 @@ class CellPlan:
 
     def measured(self) -> dict[str, Any]:
         """The measures of the run: ``scores``, their means, and ``per_query``; empty if the class has no query."""
-        content = read_json(self.evaluated.writes[0])
+        content = read_json(self.evaluated.output)
         if self.overlap:
             content = next(one for one in content["classes"] if one["name"] == self.overlap)
         return content["runs"][0] if content["runs"] else {}
@@ -149,15 +151,55 @@ def make_plan(
     return Plan(name=name, matrix=matrix, data=data, cells=cells)
 
 
-def plan_cell(name: str, column: str | None, data: Path | None = None) -> tuple[Matrix, CellPlan]:
-    """The matrix and the cell of ``MATRIX:ROW`` on a column (None: the first), of several trainings the first."""
+def plan_cell(name: str, column: str | None, data: Path | None = None) -> CellPlan:
+    """The cell of ``MATRIX:ROW`` on a column (None: the first), of several trainings the first."""
     of, _, row = name.partition(":")
     matrix = load_matrix(of, data)
     columns = [column or next(iter(matrix.columns))]
     cells = make_plan(matrix, Path(of).stem, data or data_root(), rows=[row], columns=columns).cells
     if not cells or not cells[0].run.encoded:
         raise LearnedSparseError(f"{name}: no model encodes {columns[0]!r} here; name another row or --column")
-    return matrix, cells[0]
+    return cells[0]
+
+
+def swept(matrix: Matrix, cell: CellPlan, arguments: Iterable[str], split: str | None) -> Matrix:
+    """The combinations of ``arguments`` ``KEY=V,V`` as rows in place of the row of ``cell``, on its column.
+
+    Rows that differ only in settings of queries share their documents. Settings that cannot be changed are refused, and
+    a star marks those that the checkpoint has itself.
+    """
+    row, column, checkpoint = matrix.rows[cell.row], matrix.columns[cell.column], str(cell.run.checkpoint)
+    read = expanded_of(matrix, row)
+    row = dataclasses.replace(
+        row, recipe="", model="", changes=(), seeds=(), columns=(), expected={}, checkpoint=checkpoint,
+        expanded=read.expanded, expansion=read.expansion,
+    )  # fmt: skip
+    encoder = load_encoder(checkpoint, "document", weights=False)
+    stored, settings, rows = encoder.description.get("settings", {}), read_settings(arguments), dict[str, Row]()
+    for values in itertools.product(*settings.values()):
+        changes = dict(zip(settings, values, strict=True))  # the last setting changes fastest
+        load_encoder(checkpoint, "query", settings=changes, weights=False)  # refuses settings that cannot be changed
+        of_queries = {key: value for key, value in changes.items() if key in encoder.query_only_settings}
+        of_both = {key: value for key, value in changes.items() if key not in of_queries}
+        name = ", ".join(set_words(changes)[1::2])
+        star = " *" if all(stored.get(key) == value for key, value in changes.items()) else ""
+        rows[name + star] = dataclasses.replace(row, encode=row.encode | of_both, queries=row.queries | of_queries)
+    columns = {cell.column: dataclasses.replace(column, split=split or column.split, rows=())}
+    return Matrix(
+        title=f"Settings of {cell.row}", columns=columns, rows=rows, hits=matrix.hits, dtype=matrix.dtype,
+        on_bad_line=matrix.on_bad_line,
+    )  # fmt: skip
+
+
+def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """``{setting: values}`` of arguments ``KEY=VALUE,VALUE,...``; values are YAML, so lists have brackets.
+
+    >>> read_settings(["k=2,5,null", "layers=[2, 4],[12]", "normalize=bucket,none"])
+    {'k': (2, 5, None), 'layers': ([2, 4], [12]), 'normalize': ('bucket', 'none')}
+    """
+    parts = ((key.strip(), text.strip()) for key, _, text in (argument.partition("=") for argument in arguments))
+    changes = parse_changes([f"{key}={text and f'[{text}]'}" for key, text in parts])
+    return {key: tuple(values) for key, values in changes.items()}
 
 
 def _chosen(words: Sequence[str], known: Mapping[str, Any], option: str) -> list[str]:
@@ -192,8 +234,6 @@ class Target:
     size: int
     """Approximate number of documents; ``queries`` likewise."""
     queries: int = 1000
-    overlap: str | None = None
-    """As that of ``CellPlan``."""
     flops_queries: Path | None = None
     """As that of ``Column``."""
 
@@ -274,6 +314,7 @@ class Builder:
             kind=kind,
             module=module,
             arguments=tuple(arguments),
+            output=home(),
             data=self.data,
             needs=tuple(dict.fromkeys(part for part in made_of if isinstance(part, Step))),
             reads=tuple(dict.fromkeys(part for part in made_of if isinstance(part, Path))),
@@ -282,9 +323,9 @@ class Builder:
         short = stem[:_MAX_STEM].rstrip("-")
         name = at.replace("*", short if self.matrix.plain_names else f"{short}-{_digest(draft)}")
         path, option = home() / name, _OUTPUT.get(kind, "--output")
-        output: tuple[str, ...] = (option, path.name if option == "--model" else str(path))
+        output = [option, path.name if option == "--model" else str(path)]
         if option == "--model" and "--input" in arguments:  # only texts of a collection have a default folder
-            output = (*output, "--output", str(path))
+            output += ["--output", str(path)]
         unkeyed = ("--resume",) if kind == "train" else ()
         if kind == "search" or (self.threads and kind in ("index", "index-bm25")):
             unkeyed = ("--threads", str(self.threads or 2), *(("--batch-size", "64") if kind == "search" else ()))
@@ -292,8 +333,8 @@ class Builder:
             draft,
             name=name,
             arguments=(*arguments, *output),
+            output=path,
             unkeyed_arguments=unkeyed,
-            writes=(path,),
             disk_bytes=disk_bytes,
         )
         old = self.made.setdefault(name, new)
@@ -303,50 +344,46 @@ class Builder:
         return old
 
     def target(self, column: Column, seed: int | None = None) -> Target:
-        """The split of a column, or its part; one class of SpaDE's Table 4 has the runs of all queries.
-
-        ``seed``: of the training whose fold is measured.
-        """
+        """The split of a column, or its part; ``seed``: of the training whose fold is measured."""
         on = target(column.collection, column.split_of(seed), column.measures)
-        if column.sample or column.pool:
-            on = self.part(on, column.sample, column.pool)
-        flops_queries = Path(column.flops_queries) if column.flops_queries else None
-        return dataclasses.replace(on, overlap=column.overlap, flops_queries=flops_queries)
+        if column.sample:
+            on = self.part(on, column.sample)
+        return dataclasses.replace(on, flops_queries=Path(column.flops_queries) if column.flops_queries else None)
 
-    def part(self, whole: Target, sample: Sample | None, pool: int | None) -> Target:
-        """A sample of a collection, or all its judged queries; with the top ``pool`` documents of BM25 for each."""
+    def part(self, whole: Target, sample: Sample) -> Target:
+        """A part of a collection, which a step writes as a collection of its own."""
         words, pooled = [PREPARE, "sample", *whole.words, *self._bad_lines()], list[Step]()
-        for name, number in (dataclasses.asdict(sample) if sample else {}).items():
-            words += [f"--{name}", str(number)] if number is not None else []
-        if pool:
-            pooled = [self.bm25_search(whole, max(self.matrix.hits, pool))]
-            words += ["--run", str(pooled[0].writes[0]), "--depth", str(pool)]
-        queries = (sample and sample.queries) or whole.queries
-        size = (sample and sample.documents) or (queries * pool if pool else whole.size)
+        for name, number in dataclasses.asdict(sample).items():
+            words += [f"--{name}", str(number)] if number is not None and name != "pool" else []
+        if sample.pool:
+            pooled = [self.bm25_search(whole, max(self.matrix.hits, sample.pool))]
+            words += ["--run", str(pooled[0].output), "--depth", str(sample.pool)]
+        queries = sample.queries or whole.queries
+        size = sample.documents or (queries * sample.pool if sample.pool else whole.size)
         stem, made_of = f"{whole.name}-{whole.split}-part", (*pooled, *whole.documents, *whole.judged)
         step = self.make("pool", stem, "data/*", words, *made_of, disk_bytes=size * TEXT_BYTES)
-        folder = step.writes[0]
+        folder = step.output
         return dataclasses.replace(
             whole, collection=str(folder), documents_of=str(folder), name=folder.name, whole=whole.name,
             documents=(step,), judged=(step, whole.judged[-1]), size=size, queries=queries,
         )  # fmt: skip
 
     def cells(self, name: str, targets: Mapping[str, Target]) -> Iterator[CellPlan]:
-        """The cells of a row, each with its evaluation and its costs."""
-        for column, on in targets.items():
-            folds, seeds = self.matrix.columns[column].folds, seeds_of(self.matrix, name)
-            for seed in (seeds or folds or (None,)) if self.matrix.rows[name].runs_on(column) else ():
-                if folds:
-                    on = self.target(self.matrix.columns[column], seed)
+        """The cells of a row, each with its evaluation and its costs; a class of queries has the runs of all."""
+        for key, on in targets.items():
+            column, seeds = self.matrix.columns[key], seeds_of(self.matrix, name)
+            for seed in (seeds or column.folds or (None,)) if self.matrix.runs_on(name, key) else ():
+                if column.folds:
+                    on = self.target(column, seed)
                 its = self.run(name, on, seed if seeds else None)
                 stem, words = its.stem, ["eval.evaluate", *on.words, "--run", str(its.run), "--measures", *on.measures]
                 words += ["--per-query", "--json"]
                 made_of = [its.made_by, *on.judged]
-                if on.overlap:
+                if column.overlap:
                     stem, words, made_of = f"{stem}-overlap", [*words, "--overlap"], [*made_of, *on.documents]
                 at = f"evaluations/{on.name}/{on.split}/*.json"
                 evaluated = self.make("evaluate", stem, at, words, *made_of)
-                yield CellPlan(row=name, column=column, seed=seed, run=its, evaluated=evaluated, overlap=on.overlap)
+                yield CellPlan(row=name, column=key, seed=seed, run=its, evaluated=evaluated, overlap=column.overlap)
 
     def run(self, name: str, on: Target, seed: int | None) -> Run:
         """The run of a row on a target, by the kind of the row."""
@@ -381,7 +418,7 @@ class Builder:
         stem = folder_name(name, seed) if self.matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}"
         made_of += [first.made_by, *on.documents, *on.judged]
         step = self.make("rerank", stem, f"reranked/{on.name}/{on.split}/*", words, *made_of)
-        return Run(stem=stem, run=step.writes[0] / f"first-top{row.depth}.txt", made_by=step, checkpoint=checkpoint)
+        return Run(stem=stem, run=step.output / f"first-top{row.depth}.txt", made_by=step, checkpoint=checkpoint)
 
     def of_several(self, name: str, row: Row, on: Target, seed: int | None) -> Run:
         """A run made of several runs: for each query the best one, or their reciprocal rank fusion."""
@@ -394,7 +431,7 @@ class Builder:
         stem, made_of = folder_name(name, seed), (*(part.made_by for part in parts), *on.judged)
         words += [str(part.run) for part in parts]
         step = self.make("rerank", stem, f"runs/{on.name}/{on.split}/*.txt", words, *made_of)
-        return Run(stem=stem, run=step.writes[0], made_by=step)
+        return Run(stem=stem, run=step.output, made_by=step)
 
     def bm25(self, name: str, row: Row, on: Target) -> Run:
         """BM25 over text, or over the text with the queries that expand it, in one field."""
@@ -404,13 +441,13 @@ class Builder:
         else:
             stem, flag = slug(name) if self.matrix.plain_names else f"{BM25}-expanded", []
             documents = self.rewritten("expand", stem, on, _filled(row.expanded, on))
-            words = ["learned_sparse.index", "--bm25", "--input", str(documents.writes[0])]
+            words = ["learned_sparse.index", "--bm25", "--input", str(documents.output)]
             at, size = f"indexes/{on.name}/*", documents.disk_bytes
             index = self.make("index-bm25", stem, at, words, documents, disk_bytes=size)
-        options = ["--index", str(index.writes[0]), *row.bm25_words]
+        options = ["--index", str(index.output), *row.bm25_words]
         searched = self.search(stem, on, [*flag, *options], index)
         costs = self.costs(stem, on, options, on.flops_queries, searched)
-        return Run(stem=stem, run=searched.writes[0], made_by=searched, costs=costs)
+        return Run(stem=stem, run=searched.output, made_by=searched, costs=costs)
 
     def bm25_index(self, on: Target) -> Step:
         """Index the text of a collection."""
@@ -421,7 +458,7 @@ class Builder:
     def bm25_search(self, on: Target, hits: int) -> Step:
         """Search the text of a collection with BM25."""
         index = self.bm25_index(on)
-        return self.search(BM25, on, ("--bm25", "--index", index.writes[0]), index, hits=hits)
+        return self.search(BM25, on, ("--bm25", "--index", index.output), index, hits=hits)
 
     def rewritten(self, action: str, stem: str, on: Target, file: Path) -> Step:
         """Write the texts or new terms of each document with its predicted queries, of which ``file`` has all."""
@@ -433,7 +470,7 @@ class Builder:
         """A learned model, or BM25 over word pieces."""
         read = target(row.segments) if row.segments else on
         weights, encoded = self.weights_of(name, seed), self.encoded(name, row, read, seed)
-        vectors, hits = encoded.writes[0], self.matrix.hits
+        vectors, hits = encoded.output, self.matrix.hits
         stem = self._stem(name, seed, row.options, row.encode, row.queries)
         query_stem = self._stem(name, seed, row.encode, row.queries)
         pairs = [pair for pair in itertools.pairwise(row.options) if pair[0] in _QUERY_OPTIONS]
@@ -450,7 +487,7 @@ class Builder:
             at = f"queries/{on.name}/flops/*"
             flops_queries = self.make("encode-queries", query_stem, at, words, *made_of, on.flops_queries)
         changed = set_words(row.queries)
-        files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words, "--encoding"]
+        files: list[str | Path] = ["--vectors", vectors, "--queries", queries.output, *row.bm25_words, "--encoding"]
         files, words = [*files, *changed], ["--model", vectors.name, *changed, *row.bm25_words]
         searchable = encoded
         if row.backend != "lucene":
@@ -459,13 +496,13 @@ class Builder:
             index_words = ["learned_sparse.index", "--collection", read.documents_of]
             at, size = f"indexes/{read.name}/{vectors.name}", encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES
             index = searchable = self.make("index", stem, at, index_words, encoded, disk_bytes=size)
-            files += ["--index", index.writes[0]]
+            files += ["--index", index.output]
             if row.segments:
-                words, hits = ["--index", str(index.writes[0]), "--max-passage", *words[2:]], 10 * hits
+                words, hits = ["--index", str(index.output), "--max-passage", *words[2:]], 10 * hits
         searched = self.search(stem, on, words, searchable, hits=hits)
         costs = self.costs(stem, on, files, flops_queries, searched, queries)
         return Run(
-            stem=stem, run=searched.writes[0], made_by=searched, costs=costs, checkpoint=weights.checkpoint,
+            stem=stem, run=searched.output, made_by=searched, costs=costs, checkpoint=weights.checkpoint,
             encoded=(encoded, queries),
         )  # fmt: skip
 
@@ -481,7 +518,7 @@ class Builder:
         encoded = self.make("encode", stem, at, words, *made_of, disk_bytes=size)
         if not row.prune:
             return encoded
-        words = ["learned_sparse.jsonvector", "prune", "--vectors", str(encoded.writes[0]), *row.prune]
+        words = ["learned_sparse.jsonvector", "prune", "--vectors", str(encoded.output), *row.prune]
         return self.make("prepare", f"{stem}-pruned", at, words, encoded, disk_bytes=size)
 
     def search(
@@ -498,7 +535,7 @@ class Builder:
         words, made_of = ["eval.costs", *words, *on.words, "--hits", str(self.matrix.hits)], list[Made](needs)
         if flops:
             stem = f"{stem}-flops"
-            words += ["--flops-queries", flops.writes[0] if isinstance(flops, Step) else flops]
+            words += ["--flops-queries", flops.output if isinstance(flops, Step) else flops]
             made_of.append(flops)
         return self.make("costs", stem, f"costs/{on.name}/{on.split}/*.json", words, *made_of)
 
@@ -523,7 +560,7 @@ class Builder:
             made_of = (folder,) if folder.is_dir() else ()
             return Weights(checkpoint=row.checkpoint, made_of=made_of, stem=slug(folder.name))
         step = self.make("prepare", "word-pieces", "checkpoints/*", [PREPARE, "word-pieces"])
-        return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem="word-pieces")
+        return Weights(checkpoint=str(step.output), made_of=(step,), stem="word-pieces")
 
     def trained(self, name: str, row: Row, seed: int | None) -> Weights:
         """Train the recipe of a row, on the data of the matrix if it names any, with BM25's runs for negatives."""
@@ -536,7 +573,7 @@ class Builder:
             if training and training.negatives and "collection" in part:
                 on = target(part["collection"], part.get("split", "train"))
                 made.append(self.bm25_search(on, training.negatives))
-                changes.append(f"data.{number}.run={made[-1].writes[0]}")
+                changes.append(f"data.{number}.run={made[-1].output}")
         if training and training.validation and load_recipe(row.recipe, changes=row.changes).validation:
             changes.append(f"validation.collection={training.validation}")
         for number, source in enumerate(load_recipe(row.recipe, changes=changes, data=data).data):
@@ -555,7 +592,7 @@ class Builder:
         folder = folder_name(name, seed) if matrix.plain_names else stem
         made_of: list[Made] = [*made, *_training_files(recipe, made), {"recipe": stated(recipe)}]
         step = self.make("train", folder, "checkpoints/*", words, *made_of, disk_bytes=_TRAINING_BYTES)
-        return Weights(checkpoint=str(step.writes[0]), made_of=(step,), stem=stem, recipe=recipe)
+        return Weights(checkpoint=str(step.output), made_of=(step,), stem=stem, recipe=recipe)
 
     def _stem(self, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
         """Readable beginning of the names of a row's output: its checkpoint and what it changes about the model."""
@@ -580,7 +617,7 @@ class Builder:
 
 def _expanded(expansions: Iterable[Path | Step]) -> list[str]:
     """``--expanded`` with the file, or the output of the step."""
-    paths = [part.writes[0] if isinstance(part, Step) else part for part in expansions]
+    paths = [part.output if isinstance(part, Step) else part for part in expansions]
     return [word for path in paths for word in ("--expanded", str(path))]
 
 
@@ -609,7 +646,7 @@ def _training_files(recipe: Recipe, made: Iterable[Step]) -> tuple[Path, ...]:
         split = "" if recipe.validation.holdout else recipe.validation.split or "dev"
         read.append(target(recipe.validation.collection, split))
     files += [made_of for on in read for made_of in (*on.documents, *on.judged)]
-    written = {path for step in made for path in step.writes}
+    written = {step.output for step in made}
     return tuple(path for path in files if isinstance(path, Path) and path not in written)
 
 

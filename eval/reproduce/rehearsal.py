@@ -8,7 +8,6 @@ row that cannot run fails here in minutes.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import random
@@ -23,6 +22,7 @@ import yaml
 from encoders.training.recipe import data_source, load_recipe, to_mapping
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.prepare import write_description, write_lines
+from eval.reproduce.steps import json_digest
 from learned_sparse.collections.collection import load_collection, split_parts
 from learned_sparse.collections.descriptions import DESCRIPTION
 from learned_sparse.core.errors import LearnedSparseError
@@ -129,8 +129,7 @@ class MadeUp:
         """File of the cut recipe of a row, with its changes."""
         values = to_mapping(load_recipe(row.recipe, changes=row.changes))
         name = slug(" ".join([Path(row.recipe).stem, *row.changes]))[:60]
-        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-        path = self.folder / "recipes" / f"{name}-{digest[:8]}.yaml"
+        path = self.folder / "recipes" / f"{name}-{json_digest(values)[:8]}.yaml"
         write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
         return str(path)
 
@@ -203,9 +202,9 @@ def _column(column: Column, made_up: MadeUp) -> Column:
     topics = column.flops_queries and str(Path(collection) / "queries.jsonl")
     changed: dict[str, Any] = {"collection": collection, "flops_queries": topics}
     if column.sample is not None:
-        queries, documents = column.sample.queries and QUERIES // 3, column.sample.documents and DOCUMENTS // 2
-        changed["sample"] = dataclasses.replace(column.sample, queries=queries, documents=documents)
-        changed["pool"] = column.pool and min(column.pool, QUERIES)
+        sizes = {"queries": QUERIES // 3, "documents": DOCUMENTS // 2, "pool": QUERIES}
+        given = {key: size for key, size in sizes.items() if getattr(column.sample, key)}
+        changed["sample"] = dataclasses.replace(column.sample, **given)
     return dataclasses.replace(column, **changed)
 
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any
 
 from encoders.checkpoints.notes import read_notes
 from encoders.training.recipe import CoTraining
 from eval.measures import PerQuery
-from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Claim, Json, Trainings, judged_claims
+from eval.reproduce.claims import COSTS, DIGITS, Claim, Json, Trainings, judged_claims
 from eval.reproduce.matrix import Column, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, Step, json_digest, record_of, status_of, times_of
@@ -24,8 +24,6 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, new_file, read_json, write_json
 from learned_sparse.core.settings import parse
 
-DIGITS = 6
-"""Digits of numbers in the files; trec_eval gives four."""
 RESULTS, VALUES = "results.json", "values.csv.gz"
 Measured = tuple[dict[str, Any], Sequence[PerQuery]]
 """A cell, and the scores of each training or of the only run.
@@ -56,10 +54,9 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
     ``trained``: whether the row trains its checkpoint.
     """
     states = [status_of(cell.steps) for cell in cells]
-    errors = [error for status, error in states if status == "failed"]
-    if errors:
-        return _EMPTY | {"status": "failed", "error": cells[0].steps[0].neutral(str(errors[0]))}, ()
-    if not cells or any(status != "done" for status, _ in states):
+    if errors := [error for _, error in states if error]:
+        return _EMPTY | {"status": "failed", "error": cells[0].steps[0].neutral(errors[0])}, ()
+    if not cells or not all(done for done, _ in states):
         return _EMPTY, ()
     runs = [cell.measured() for cell in cells]
     if not all(runs):
@@ -85,7 +82,7 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
 
 def _costs(cell: CellPlan, measured: Step) -> dict[str, Any]:
     """Output of ``eval.costs``, with ``documents/s`` of the encoding if no other step ran at the same time."""
-    costs: dict[str, Any] = read_json(measured.writes[0])
+    costs: dict[str, Any] = read_json(measured.output)
     encodings = [step for step in cell.steps if step.kind == "encode"]
     times = times_of(encodings[-1]) if encodings else None
     if times and times["seconds"] > 0:
@@ -224,14 +221,10 @@ def judged(content: Json, claims: Sequence[Claim], trainings: Trainings) -> dict
     return {
         "cells": [cell | compared.get((cell["row"], cell["column"]), nothing) for cell in content["cells"]],
         "claims": judged_claims(content, claims, trainings),
-        "meanings": MEANINGS if claims else {},
-        "notes": list(NOTES) if claims else [],
     }
 
 
-def score_verdict(
-    score: float, expected: float, tolerance: float
-) -> Literal["equal", "within tolerance", "worse", "better"]:
+def score_verdict(score: float, expected: float, tolerance: float) -> str:
     """A score compared with the expected one: equal to four decimals, within the tolerance, or on which side.
 
     >>> [score_verdict(score, 0.5, 0.001) for score in (0.50004, 0.501, 0.4985, 0.5015)]
@@ -256,7 +249,6 @@ def _column(plan: Plan, name: str, cells: Mapping[tuple[str, str], Json], traini
         "measures": list(column.measures or per_query),
         "documents": next((number for number in documents if number is not None), None),
         "queries": len(queries),
-        "pool": column.pool,
         "sample": None if column.sample is None else dataclasses.asdict(column.sample),
         "overlap": column.overlap,
         "published_queries": column.queries,
@@ -287,9 +279,9 @@ def _cell(plan: Plan, name: str, column: str, cell: Json, provenance: Sequence[J
     """A cell as ``results.json`` has it, with its commands, each once, in order, without paths of this machine."""
     row = plan.matrix.rows[name]
     status, scores, expected = cell["status"], cell["scores"], row.expected.get(column)
-    if row.published:
-        status, scores = ("published", row.scores[column]) if column in row.scores else (status, scores)
-    elif not all(map(row.runs_on, columns_of_average(plan.matrix, column))):
+    if column in row.scores:
+        status, scores = "published", row.scores[column]
+    elif not plan.matrix.runs_on(name, column):
         status = "left out"
     steps = [step for one in planned(plan, name, column) for step in one.steps]
     return {
@@ -409,7 +401,7 @@ def kept_cells(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], *, drop: 
             provenance = [results["provenance"][number] for number in cell["provenance"]]
             added = {"documents": documents[column], "training": budgets[row], "provenance": provenance}
             kept[row, column] = known | added, trainings[row, column]
-        elif (row, column) not in chosen and not (cells and all(status_of(one.steps)[0] == "done" for one in cells)):
+        elif (row, column) not in chosen and not (cells and all(status_of(one.steps)[0] for one in cells)):
             lost.append(f"{row}, {column}")
     if lost:
         raise LearnedSparseError(

@@ -162,8 +162,7 @@ def terminate(running: set[subprocess.Popen[bytes]]) -> None:
 
 def on_cluster(commands: Tasks, step: Step) -> int:
     """Run a step as a task of a Ray cluster, with an equal share of it."""
-    share = commands.default
-    share = share if step.kind in ON_GPU else dataclasses.replace(share, gpus=0)
+    share = commands.default if step.kind in ON_GPU else dataclasses.replace(commands.default, gpus=0)
     return commands.run(step.module, run_words(step), log_of(step), share)
 
 
@@ -176,7 +175,7 @@ def run_step(step: Step, execute: Execute, *, alone: bool = True) -> Record:
     started = time.perf_counter()
     _set_outdated_aside(step)
     # A BM25 index is written whole or not at all, and no command confirms it.
-    complete = step.kind == "index-bm25" and (step.writes[0] / INDEX_MANIFEST).is_file()
+    complete = step.kind == "index-bm25" and (step.output / INDEX_MANIFEST).is_file()
     log, error = log_of(step), None
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
@@ -187,8 +186,8 @@ def run_step(step: Step, execute: Execute, *, alone: bool = True) -> Record:
             lines = file.read().decode("utf-8", errors="replace").splitlines()
         end = "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
         error = f"{step.command}\nexit status {status}; {log} ends with\n{end}"
-    elif missing := [path for path in step.writes if not path.exists()]:
-        error = f"{missing[0]}: not written, although the command ended well"
+    elif not step.output.exists():
+        error = f"{step.output}: not written, although the command ended well"
     return write_end(step, time.perf_counter() - started, alone=alone, error=error)
 
 
@@ -265,10 +264,8 @@ def _set_outdated_aside(step: Step) -> None:
     record = record_of(step)
     if record is None or record.key == step.key:
         return
-    suffix = time.strftime("%Y%m%d-%H%M%S", time.localtime(record.finished))
-    for path in step.writes:
-        if path.exists():
-            kept = path.with_name(f"{path.stem}-{suffix}{path.suffix}")
-            path.rename(kept)
-            _logger.info("  %s: made with other inputs; it is now %s", path, kept)
+    path, suffix = step.output, time.strftime("%Y%m%d-%H%M%S", time.localtime(record.finished))
+    if path.exists():
+        kept = path.rename(path.with_name(f"{path.stem}-{suffix}{path.suffix}"))
+        _logger.info("  %s: made with other inputs; it is now %s", path, kept)
     file_of("steps", step).unlink()

@@ -34,13 +34,15 @@ HOME = "{home}"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step:
-    """One command, the files it reads and the files it writes. Steps are compared by identity."""
+    """One command, the files that it reads, and its output. Steps are compared by identity."""
 
     name: str
     """Unique name, mostly the output's path below the home folder: ``vectors/scifact/splade``."""
     kind: Kind
     module: str
     arguments: tuple[str, ...]
+    output: Path
+    """File or folder that the command writes."""
     unkeyed_arguments: tuple[str, ...] = ()
     """Further arguments that do not change the result, such as ``--threads 2``."""
     needs: tuple[Step, ...] = ()
@@ -48,8 +50,6 @@ class Step:
     """Input files that no step writes."""
     facts: dict[str, Any] = field(default_factory=dict)
     """JSON values, besides arguments and files, that decide the result: a whole recipe, how a collection is read."""
-    writes: tuple[Path, ...] = ()
-    """Output files and folders."""
     disk_bytes: int = 0
     """Estimated size of the output in bytes."""
     data: Path | None = field(default=None, repr=False)
@@ -124,9 +124,6 @@ class Record:
     """``provenance()`` when the step was run, which does not decide whether the step is done."""
 
 
-Status = Literal["done", "failed", "absent"]
-
-
 def ordered(steps: Iterable[Step]) -> Iterator[Step]:
     """``steps`` and all steps they need, each once, every step after the steps it needs."""
     seen: set[Step] = set()
@@ -155,14 +152,14 @@ def examine(steps: Iterable[Step]) -> tuple[set[Step], dict[Step, str]]:
     return done, missing
 
 
-def status_of(steps: Sequence[Step]) -> tuple[Status, str | None]:
-    """Whether all ``steps`` are done; for a failed step also its error."""
+def status_of(steps: Sequence[Step]) -> tuple[bool, str | None]:
+    """Whether all ``steps`` are done, and the error of one that failed."""
     done, missing = examine(steps)
     for step in (step for step in ordered(steps) if step not in done):
         record = record_of(step)
         if error := missing.get(step) or (record.error if record and record.key == step.key else None):
-            return "failed", error
-    return ("done" if done.issuperset(steps) else "absent"), None
+            return False, error
+    return done.issuperset(steps), None
 
 
 def is_done(step: Step) -> bool:
@@ -171,9 +168,9 @@ def is_done(step: Step) -> bool:
     The steps that it needs must be done.
     """
     key, record = step.key, record_of(step)
-    if record is None or record.key != key or record.error is not None or record.needs != _finished(step.needs):
+    if record is None or record.key != key or record.error is not None:
         return False
-    return all(path.exists() for path in step.writes)
+    return record.needs == _finished(step.needs) and step.output.exists()
 
 
 def record_of(step: Step) -> Record | None:

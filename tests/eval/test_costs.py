@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,7 +210,8 @@ def test_more_hits_are_searched_in_an_index_of_segments(tmp_path: Path, monkeypa
     )
     index_note = IndexNote("impact", (Manifest.load(folder),), {})
     for hits, segments in ((10, 100), (2, 20), (1, 1)):
-        time_searches(Path("index"), index_note, {"q1": {"hives": 2, "itch": 1}, "q2": {"skin": 3}}, hits)
+        options = Namespace(hits=hits, k1=None, b=None)
+        time_searches(options, Path("index"), index_note, {"q1": {"hives": 2, "itch": 1}, "q2": {"skin": 3}}, None)
         assert depths[-1] == (segments, 1)
 
 

@@ -90,22 +90,17 @@ def test_differences_from_the_baseline_with_corrected_p_values(
 
 
 @pytest.mark.jvm
-def test_measures_deeper_than_the_run_are_named(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
-    measures = ["MRR", "MRR@2", "R@1000", "recall_500", "P@5", "MAP"]
-    main(["--qrels", "qrels.txt", "--run", "second.txt", "--remove-query", "--measures", *measures])
-    effects = "less deep than R@1000, recall_500, P@5"
-    assert caplog.messages == [f"second.txt: at most 2 hits a query; {effects}"]
-
-
-@pytest.mark.jvm
-def test_the_values_of_queries(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "--qrels qrels.txt --measures MRR@10 --run second.txt --remove-query"
+def test_the_values_of_queries_and_the_measures_that_are_deeper_than_the_run(
+    workspace: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = "--qrels qrels.txt --measures MRR@2 MRR MAP R@1000 recall_500 --run second.txt --remove-query"
     assert main([*arguments.split(), "--json", "--per-query"]) == 0
+    assert caplog.messages == ["second.txt: at most 2 hits a query; less deep than R@1000, recall_500"]
     content = json.loads(capsys.readouterr().out)
     assert content["remove_query"] is True
     (run,) = content["runs"]
-    assert run["scores"] == {"MRR@10": 1.0}
-    assert run["per_query"] == {"MRR@10": {"q1": 1.0, "q2": 1.0, "q3": 1.0}}
+    assert run["scores"]["MRR@2"] == 1.0
+    assert run["per_query"]["MRR@2"] == {"q1": 1.0, "q2": 1.0, "q3": 1.0}
 
 
 @pytest.mark.jvm

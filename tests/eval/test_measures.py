@@ -157,18 +157,6 @@ def test_runs_and_judgements_that_cannot_be_measured(run: Run, qrels: Qrels, mea
 
 
 @jvm
-def test_pyserinis_command_prints_the_same_numbers(scores: Scores, tmp_path: Path) -> None:
-    judgements = [f"{query} 0 {d} {grade}\n" for query, grades in QRELS.items() for d, grade in grades.items()]
-    results = [f"{query} Q0 {d} 7 {score!r} tag\n" for query, hits in RUN.items() for d, score in hits]
-    (tmp_path / "qrels").write_text("".join(judgements))
-    (tmp_path / "run").write_text("".join(results))
-    module = [sys.executable, "-m", "learned_sparse.pyserini", "eval.trec_eval"]
-    command = [*module, "-c", "-l", "2", "-m", "recall.2", str(tmp_path / "qrels"), str(tmp_path / "run")]
-    process = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert process.stdout.split() == ["recall_2", "all", f"{scores.mean['R(rel=2)@2']:.4f}"]
-
-
-@jvm
 def test_a_run_is_taken_as_other_tools_take_it() -> None:
     """Dicts of dicts, and never in the place of the judgements: the order of the field is the other one."""
     qrels = {"q1": {"d1": 1}, "ab": {"d2": 1}}

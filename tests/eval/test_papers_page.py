@@ -50,7 +50,7 @@ def test_commands_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", "")
     monkeypatch.setenv("LEARNED_SPARSE_DATA", str(tmp_path))
-    _, cell = plan_cell("msmarco-passage:SpaDE k=10", "dev")  # as eval.reproduce would have trained it
+    cell = plan_cell("msmarco-passage:SpaDE k=10", "dev")  # as eval.reproduce would have trained it
     model = new_model("spade", SETTINGS["spade"], str(backbone), output_bias=-1.0)
     save_checkpoint(Path(str(cell.run.checkpoint)), model)
     save_classifier(tmp_path / "cross-encoder" / "ms-marco-MiniLM-L6-v2", labels=1)

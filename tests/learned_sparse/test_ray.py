@@ -102,7 +102,7 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
         words = ("prune", "--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
         return Step(
             name=name, kind="prepare", module="learned_sparse.jsonvector", arguments=words, needs=needs,
-            writes=(tmp_home / name,),
+            output=tmp_home / name,
         )  # fmt: skip
 
     first = step("first", vectors)

@@ -26,7 +26,7 @@ from tests.reliability.scale import damaged, generated, refusal, replaced
 PROGRESS = Progress(step=20, best_score=0.5, best_step=10, recipe=to_mapping(load_recipe("demo-splade")))
 
 
-STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits", "10"))
+STEP = Step(name="search", kind="search", module="nothing", arguments=("--hits", "10"), output=Path())
 
 
 def resume(folder: Path) -> Progress:

@@ -29,7 +29,7 @@ def _stored() -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
 def results(*names: str) -> Results:
     """Results with few queries, in which ``names`` replace the names of the first rows.
 
-    One cell failed, one has not its expected score, one column is a pool, and one row is published.
+    One cell failed, one has not its expected score, one column is a sample, and one row is published.
     """
     content, trainings = copy.deepcopy(_stored())
     paper: dict[str, Any] = {
@@ -46,7 +46,7 @@ def results(*names: str) -> Results:
         first = column["name"] == "msmarco-mini"
         status = {"status": "published", "scores": PUBLISHED} if first else {"status": "absent", "scores": {}}
         content["cells"].append({"row": "Paper", "column": column["name"], "error": None, **empty, **status})
-    content["columns"][3]["pool"] = 100
+    content["columns"][3]["sample"] = {"queries": None, "documents": None, "pool": 100, "seed": 1}
     for cell in content["cells"]:
         if (cell["row"], cell["column"]) == ("BM25", "scifact"):
             cell["verdicts"]["R@100"] = "worse"

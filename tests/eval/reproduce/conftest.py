@@ -33,7 +33,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
             path = home() / kind / column / f"{name}.json"
             result = Step(
                 kind=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
-                name=f"{kind}/{column}/{name}", writes=(path,), data=data,
+                name=f"{kind}/{column}/{name}", output=path, data=data,
             )  # fmt: skip
             if content is None:
                 return result

@@ -17,7 +17,7 @@ from encoders.training.recipe import load_recipe, to_mapping
 from eval.reproduce import results as results_module
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, Claim
-from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.matrix import Column, Matrix, Row, Sample
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.results import (
     RESULTS,
@@ -42,7 +42,7 @@ MATRIX = Matrix(
     about="Four rows.",
     columns={
         "toy": Column(collection="{data}/toy", split="test", measures=("MRR@10", "R@100")),
-        "other": Column(collection="pydoc", split="test", pool=10),
+        "other": Column(collection="pydoc", split="test", sample=Sample(pool=10)),
     },
     rows={
         "BM25": Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
@@ -206,7 +206,7 @@ def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
 def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     done = cell("given", BM25)
     missing = Step(
-        kind="evaluate", module="eval.evaluate", arguments=(), name="evaluate/absent",
+        kind="evaluate", module="eval.evaluate", arguments=(), name="evaluate/absent", output=tmp_path / "absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
     failed, _ = measured([dataclasses.replace(done, run=dataclasses.replace(done.run, costs=missing))])

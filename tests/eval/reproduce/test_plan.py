@@ -55,8 +55,8 @@ def test_the_steps_of_every_kind_of_row(data: Path) -> None:
         inputs = ", ".join([*(need.name for need in step.needs), *map(str, step.reads)])
         lines += [f"{step.name}{'*' if step.disk_bytes else ''}: {inputs}", f"  {step.command}"]
     for cell in plan.cells:
-        costs = cell.run.costs and cell.run.costs.writes[0]
-        parts = (cell.row, cell.column, cell.seed, cell.evaluated.writes[0], costs, cell.run.checkpoint)
+        costs = cell.run.costs and cell.run.costs.output
+        parts = (cell.row, cell.column, cell.seed, cell.evaluated.output, costs, cell.run.checkpoint)
         lines.append(" | ".join(map(str, parts)))
     assert [plan.steps[0].neutral(line) for line in lines] == (HERE / "plan.txt").read_text("utf-8").splitlines()
     assert "--threads 9" in make_plan(plan.matrix, "m", data, rows=["spade"], threads=9).steps[0].command
@@ -134,9 +134,8 @@ def test_matrices_share_what_is_equal_whatever_their_rows_are_called(data: Path)
 
     def execute(step: Step) -> int:
         trained.extend([step.name] if step.kind == "train" else [])
-        for path in step.writes:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(step.name, encoding="utf-8")
+        step.output.parent.mkdir(parents=True, exist_ok=True)
+        step.output.write_text(step.name, encoding="utf-8")
         return 0
 
     Runner(first.steps, execute).run()
@@ -199,4 +198,4 @@ def test_folds_are_trained_and_measured_apart(data: Path) -> None:
         assert len(trained) == (2 if cell.row == "A" else 0)
         if trained:
             assert f"{data}/toy:train+dev@not{cell.seed}of2" in trained[1].arguments
-            assert f"backbone={trained[0].writes[0]}" in trained[1].arguments
+            assert f"backbone={trained[0].output}" in trained[1].arguments

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -45,10 +46,7 @@ def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytes
         for cell in results["cells"]
         if cell["column"] in (columns or [cell["column"]]) and cell["row"] in (rows or [cell["row"]])
     ]
-    statuses = {cell["status"] for cell in cells}
-    assert statuses <= {"done", "published", "left out", "absent"}
-    absent = {cell["row"] for cell in cells if cell["status"] == "absent"}
-    assert absent <= {row["name"] for row in results["rows"] if row["kind"] == "published"}
+    assert {cell["status"] for cell in cells} <= {"done", "published", "left out"}
     counts = re.search(r"^(\d+) of (\d+) cells run, 0 of \d+ steps failed", output, re.MULTILINE)
     assert counts, output
     assert int(counts[1]) == int(counts[2]) >= sum(cell["status"] == "done" for cell in cells) > 0
@@ -100,10 +98,8 @@ def test_a_failing_row_is_reported_and_the_others_run(
         if "sparterm" in step.title:
             log_of(step).write_text("no such layer", encoding="utf-8")
             return 1
-        for path in step.writes:
-            content = {"runs": [{"scores": {"MRR@10": 0.5}, "per_query": {"MRR@10": {"q": 0.5}}}]}
-            content |= {"costs": {}, "documents": 1}  # type: ignore[dict-item]
-            write_json(path, content)
+        content: dict[str, Any] = {"runs": [{"scores": {"MRR@10": 0.5}, "per_query": {"MRR@10": {"q": 0.5}}}]}
+        write_json(step.output, content | {"costs": {}, "documents": 1})
         return 0
 
     monkeypatch.setattr("eval.reproduce.runner.in_this_process", run)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("tmp_home")
 
 
 def step(name: str, *needs: Step, **settings: object) -> Step:
-    defaults = {"kind": "search", "module": "nothing", "arguments": ("--name", name), "writes": (home() / name,)}
+    defaults = {"kind": "search", "module": "nothing", "arguments": ("--name", name), "output": home() / name}
     return Step(name=name, needs=needs, **{**defaults, **settings})  # type: ignore[arg-type]
 
 
@@ -35,8 +35,7 @@ class StandIn:
         if step.name in self.broken:
             log_of(step).write_text("it broke", encoding="utf-8")
             return 1
-        for path in step.writes:
-            path.write_text(step.key, encoding="utf-8")
+        step.output.write_text(step.key, encoding="utf-8")
         return 0
 
 
@@ -111,11 +110,11 @@ def test_a_step_that_is_done_again_makes_the_steps_that_need_it_stale() -> None:
     second = step("second", first)
     execute = StandIn()
     run([first, second], execute)
-    first.writes[0].unlink()
-    assert status_of([second]) == ("absent", None)
+    first.output.unlink()
+    assert status_of([second]) == (False, None)
     run([first, second], execute)
     assert execute.ran == ["first", "second", "first", "second"]
-    assert status_of([second]) == ("done", None)
+    assert status_of([second]) == (True, None)
 
 
 def test_output_under_a_plain_name_is_kept_when_its_settings_change(progress: pytest.LogCaptureFixture) -> None:
@@ -123,9 +122,9 @@ def test_output_under_a_plain_name_is_kept_when_its_settings_change(progress: py
         output_existed: list[bool] = []
 
         def train(step: Step, seen: list[bool] = output_existed) -> int:
-            seen.append(step.writes[0].exists())
-            step.writes[0].mkdir()
-            (step.writes[0] / "weights").write_text(step.arguments[0], encoding="utf-8")
+            seen.append(step.output.exists())
+            step.output.mkdir()
+            (step.output / "weights").write_text(step.arguments[0], encoding="utf-8")
             return 0
 
         run([step("model", kind="train", arguments=(word,))], train)
@@ -148,7 +147,7 @@ def test_output_without_a_record_is_confirmed_by_the_command() -> None:
     contents: list[str] = []
 
     def confirm(step: Step) -> int:
-        contents.append(step.writes[0].read_text(encoding="utf-8"))
+        contents.append(step.output.read_text(encoding="utf-8"))
         return 0
 
     run([step("first")], confirm)
@@ -166,11 +165,11 @@ def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture
     assert {step.name for step in done.failed} == {"broken", "dependent"}
     (message,) = (one for one in progress.messages if one.startswith("[0/4] search broken: FAILED\n"))
     assert message.endswith("ends with\n  it broke")
-    assert status_of(steps[:2]) == ("failed", done.failed[broken])
-    assert status_of(steps[2:]) == ("done", None)
-    assert status_of([step("another")]) == ("absent", None)
+    assert status_of(steps[:2]) == (False, done.failed[broken])
+    assert status_of(steps[2:]) == (True, None)
+    assert status_of([step("another")]) == (False, None)
     run(steps, StandIn())
-    assert status_of(steps[:2]) == ("done", None)
+    assert status_of(steps[:2]) == (True, None)
 
 
 def test_a_command_without_output_has_failed() -> None:
@@ -184,7 +183,7 @@ def test_a_missing_input_fails_only_steps_that_read_it() -> None:
     done = run([reader, step("needs", reader), step("fine")], execute)
     assert execute.ran == ["fine"]
     assert done.failed[reader] == "nowhere.txt: no such file or folder"
-    assert status_of([reader]) == ("failed", "nowhere.txt: no such file or folder")
+    assert status_of([reader]) == (False, "nowhere.txt: no such file or folder")
 
 
 def test_steps_run_in_parallel_except_costs() -> None:
@@ -224,7 +223,7 @@ def test_the_time_left_is_that_of_finished_steps_of_the_same_kind(progress: pyte
     trained = step("trained", kind="train")
     searches = [step(f"search {number}", trained) for number in range(4)]
     for finished, seconds in ((trained, 320.0), (searches[0], 40.0)):  # by an earlier run
-        finished.writes[0].write_text("", encoding="utf-8")
+        finished.output.write_text("", encoding="utf-8")
         write_end(finished, seconds, alone=True)
     steps = [trained, *searches, step("encoded", trained, kind="encode")]
     for jobs, expected in ((1, "5 min"), (2, "2 min")):  # 3 searches of 40 s, and an encoding of 180 s
