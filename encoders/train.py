@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +48,20 @@ def main(argv: list[str] | None = None) -> int:
     from encoders.training.loop import train
 
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
-    arguments = sys.argv[1:] if argv is None else argv
+    output = options.output or checkpoint_folder(recipe.model)
+    way_on = "the same command with --resume, without --overwrite and --max-seconds, goes on"
     try:
-        report = train(recipe, options.output, **{name: getattr(options, name) for name in names})
+        run = train(recipe, output, **{name: getattr(options, name) for name in names})
     except KeyboardInterrupt as error:
         if not error.args:  # before the first step
             raise
-        print(f"{error}; go on with\n  {_continuation(arguments)}")
+        print(f"{error}; {way_on}")
         return 130
-    score = "" if report.progress.best_score is None else f", MRR@10 {report.progress.best_score:.4f} in validation"
-    state = "" if report.finished else f", stopped early; go on with\n  {_continuation(arguments)}"
-    print(f"{report.checkpoint}: {report.progress.steps} steps in {report.progress.seconds:.0f} s{score}{state}")
+    score = "" if run.best_score is None else f", MRR@10 {run.best_score:.4f} in validation"
+    state = "" if run.finished else f", stopped early; {way_on}"
+    print(f"{output}: {run.steps} steps in {run.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
-    words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
+    words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(output)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
     print("next:", command_line(f"learned_sparse.encode {shlex.join(words)}"))
     return 0
@@ -80,17 +80,6 @@ def _train_cross_encoder(options: argparse.Namespace, values: Mapping[str, Any])
     print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
     print("next:", command_line(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE"))
     return 0
-
-
-def _continuation(arguments: Sequence[str]) -> str:
-    """The command that goes on with a run: its options without the time limit."""
-    words, kept = iter(arguments), []
-    for word in words:
-        if word == "--max-seconds":
-            next(words)
-        elif word not in ("--overwrite", "--resume") and not word.startswith("--max-seconds="):
-            kept.append(word)
-    return command_line(f"encoders.train {shlex.join([*kept, '--resume'])}")
 
 
 if __name__ == "__main__":

@@ -60,11 +60,6 @@ def choose_dtype(name: str | None, device: torch.device, default: str = "auto") 
     return "bf16" if has_bf16(device) else "fp16" if device.type == "cuda" else "fp32"
 
 
-def training_precision(name: str, device: torch.device) -> str:
-    """``auto`` as ``bf16`` where the device multiplies bf16 matrices in hardware, else as ``fp32``."""
-    return name if name != "auto" else "bf16" if has_bf16(device) else "fp32"
-
-
 def has_bf16(device: torch.device) -> bool:
     """Whether ``device`` multiplies bf16 matrices in hardware."""
     if device.type == "cuda":

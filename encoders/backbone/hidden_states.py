@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_safetensors
 from torch import Tensor, nn
 
-from encoders.backbone.lora import Lora, add_lora
+from encoders.backbone.lora import add_lora
 from encoders.backbone.towers import (
     Attention,
     Tower,
@@ -100,7 +100,7 @@ class HiddenStatesKind:
         *,
         num_hidden_layers: int | None = None,
         attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,
+        lora: Mapping[str, Any] | None = None,
         head_device: str = "cpu",
         **_: Any,
     ) -> HiddenStates:
@@ -121,7 +121,7 @@ class HiddenStatesKind:
                 f"{folder}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
         if lora is not None:
-            add_lora(model, lora)
+            add_lora(model, **lora)
         with torch.device(head_device):
             head = self._make_head(config.hidden_size)
         return HiddenStates(model, head, chosen)

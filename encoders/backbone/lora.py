@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.core.errors import LearnedSparseError
@@ -11,36 +11,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lora:
-    """Defaults are those of peft for every linear layer of a network."""
+def add_lora(
+    model: Any, *, rank: int = 8, alpha: int = 8, dropout: float = 0.0, targets: Sequence[str] | None = None
+) -> None:
+    """Put adapters beside linear layers of ``model``, in place; they change no result before training.
 
-    rank: int = 8
-    alpha: int = 8
-    """The product of the two low-rank matrices is multiplied by ``alpha / rank``."""
-    dropout: float = 0.0
-    targets: tuple[str, ...] | None = None
-    """Names of linear layers, such as ``q_proj``; ``None``: all but the decoder."""
-
-
-def add_lora(model: Any, lora: Lora) -> None:
-    """Put adapters beside linear layers of ``model``, in place; they change no result before training."""
+    The options are those of ``lora`` in a recipe.
+    """
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise LearnedSparseError("lora needs the package peft: pip install 'learned-sparse[lora]'") from error
-    targets = "all-linear" if lora.targets is None else list(lora.targets)  # all but the decoder
-    config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
+    modules = "all-linear" if targets is None else list(targets)  # all but the decoder
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=modules)
     try:
         inject_adapter_in_model(config, model)
     except ValueError as error:
-        raise LearnedSparseError(f"lora: {model.config.model_type} has no linear layers {targets}") from error
+        raise LearnedSparseError(f"lora: {model.config.model_type} has no linear layers {modules}") from error
 
 
-def merged_weights(model: Any) -> dict[str, Tensor] | None:
-    """The weights of ``model`` by the names of its class, with its adapters added; None without adapters."""
-    if not any(".lora_" in name for name, _ in model.named_parameters()):
-        return None
+def merged_weights(model: Any) -> dict[str, Tensor]:
+    """The weights of ``model`` by the names of its class, with its adapters added."""
     weights = {name: weight for name, weight in model.state_dict().items() if ".lora_" not in name}
     for name, module in model.named_modules():
         if hasattr(module, "lora_A"):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 import transformers
@@ -25,9 +25,6 @@ from encoders.checkpoints.hub import read_config, read_object, tensor_names
 from encoders.head.vocabulary_head import MIN_TERMS, Screen
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_file
-
-if TYPE_CHECKING:
-    from encoders.backbone.lora import Lora
 
 Attention = Literal["bidirectional", "echo", "causal"]
 """Attention of a decoder LM. ``bidirectional``: each token sees the whole text. ``echo``: the text is read twice, and
@@ -196,7 +193,7 @@ class LanguageModel(Tower):
         num_hidden_layers: int | None = None,
         output_bias: float = OUTPUT_BIAS,
         attention: Attention | None = "bidirectional",
-        lora: Lora | None = None,
+        lora: Mapping[str, Any] | None = None,
     ) -> LanguageModel:
         """A tower from the folder of a backbone.
 
@@ -215,7 +212,7 @@ class LanguageModel(Tower):
         if lora is not None:
             from encoders.backbone.lora import add_lora
 
-            add_lora(model, lora)
+            add_lora(model, **lora)
         return cls(model)
 
 
@@ -248,10 +245,13 @@ def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> 
 
 def save_network(model: Any, folder: Path) -> None:
     """Write a normal Hugging Face folder; adapters are merged into its weights."""
-    from encoders.backbone.lora import merged_weights
+    weights = None
+    if any(".lora_" in name for name, _ in model.named_parameters()):
+        from encoders.backbone.lora import merged_weights
 
+        weights = merged_weights(model)
     with quiet():
-        model.save_pretrained(folder, state_dict=merged_weights(model))
+        model.save_pretrained(folder, state_dict=weights)
 
 
 def pretrained_config(folder: Path, num_hidden_layers: int | None = None, attention: Attention | None = None) -> Any:

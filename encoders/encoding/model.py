@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from encoders.backbone.lora import Lora
 from encoders.backbone.towers import OUTPUT_BIAS, Attention, load_tokenizer
 from encoders.checkpoints.hub import locate, published_settings
 from encoders.checkpoints.notes import (
@@ -25,15 +24,12 @@ from encoders.checkpoints.notes import (
 from encoders.checkpoints.tokenizer import (
     Vocabulary,
     read_tokenizer,
-    spellings,
     tokenizer_sha256,
     untruncated,
     with_word_marks,
 )
-from encoders.encoding.bag_of_words import BagNotes
 from encoders.models import ARCHITECTURES, SIDES
 from encoders.models.architecture import QUERY_WEIGHTS, Architecture
-from encoders.models.bags import BagOfWords
 from encoders.models.objectives import TermWeighers
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, sha256
@@ -74,7 +70,7 @@ def new_model(
     output_bias: float = OUTPUT_BIAS,
     max_length: Mapping[str, int] | None = None,
     attention: Attention = "bidirectional",
-    lora: Lora | None = None,
+    lora: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``).
 
@@ -128,7 +124,7 @@ def save_checkpoint(folder: Path, model: LoadedModel) -> None:
             quantizers=model.quantizers,
             recipe=model.recipe,
             training=model.training,
-            bags=_bags(model, written, size),
+            bags={} if model.settings.query_bag is None else _bags(model, written),
             files={path.relative_to(written).as_posix(): sha256(path) for path in sorted(files)},
             prompts=model.prompts,
         )
@@ -205,28 +201,26 @@ def _assemble(
     )  # fmt: skip
 
 
-def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, Any]:
-    """Notes on each side that is a bag of words.
+def _bags(model: LoadedModel, folder: Path) -> dict[str, Any]:
+    """Notes on queries that are a bag of words.
 
     Empty where the package tokenizers alone could tokenize a text or spell a term differently than transformers.
     """
+    from encoders.encoding.bag_of_words import BagNotes
+
     settings, tokenizer = model.settings, load_tokenizer(folder)
+    module: Any = model.weighers.query
     same = tokenizer_sha256(read_tokenizer(folder)) == tokenizer_sha256(tokenizer)
-    spellings(tokenizer.get_vocab(), vocabulary_size, model.architecture)  # raises if a token has no dimension
     if tokenizer.truncation_side != "right" or tokenizer.split_special_tokens or not same or settings.terms:
         return {}
-    return {
-        side: asdict(
-            BagNotes(
-                weighting="tf" if module.weighting == "tf" else "binary" if module.table is None else "table",
-                table=None if module.table is None else QUERY_WEIGHTS,
-                excluded=module.excluded,
-                scoring=settings.scoring,
-                scale=quantizer.scale if (quantizer := settings.quantizer(side)) else None,
-                changeable=tuple(sorted(settings.changeable)),
-                query_only_settings=tuple(sorted(settings.query_only_settings)),
-            )
-        )
-        for side in SIDES
-        if type(module := model.weighers.side(side)) is BagOfWords
-    }
+    quantizer = settings.quantizer("query")
+    notes = BagNotes(
+        weighting="tf" if module.weighting == "tf" else "binary" if module.table is None else "table",
+        table=None if module.table is None else QUERY_WEIGHTS,
+        excluded=module.excluded,
+        scoring=settings.scoring,
+        scale=None if quantizer is None else quantizer.scale,
+        changeable=tuple(sorted(settings.changeable)),
+        query_only_settings=tuple(sorted(settings.query_only_settings)),
+    )
+    return {"query": asdict(notes)}

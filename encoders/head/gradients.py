@@ -9,30 +9,26 @@ from torch import Tensor
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from encoders.head.vocabulary_head import Pooling, Screen, TiledScores
+    from encoders.head.vocabulary_head import TiledScores
 
 
 class Pooled(torch.autograd.Function):
     """Pooled scores with gradients, without ever holding ``(rows, vocabulary)``.
 
     The gradient of a maximum goes to the row that won: one per text and term. For sums, ReLU makes the scores sparse:
-    the positive scores are kept where they are few, and computed again in the backward pass elsewhere (``spans``).
+    the positive scores are kept where they are few, and computed again in the backward pass elsewhere (``dense``).
     """
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: Pooling, relu: bool,
-        log: bool, screen: Screen | None,
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, result: tuple[Tensor, ...],
+        dense: list[tuple[int, int]], log: bool,
     ) -> Tensor:  # fmt: skip
-        ctx.log, ctx.spans = log, []
+        """``result``: what ``scores.max`` or ``scores.sum`` returned, with entries."""
+        ctx.log, ctx.dense = log, dense
         ctx.dtype, ctx.text_of_row, ctx.kept = scores.dtype, scores.text_of_row, scores.kept
-        if pooling == "sum":
-            weights, *entries = scores.sum(log=log, dense=ctx.spans)
-        else:
-            screened = screen.pool(scores, "max", log=log, entries=True) if screen else None
-            weights, *entries = screened or scores.max(relu=relu, log=log, entries=True)
-        ctx.save_for_backward(rows, weight, bias, *entries)
-        return weights
+        ctx.save_for_backward(rows, weight, bias, *result[1:])
+        return result[0]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -44,9 +40,9 @@ class Pooled(torch.autograd.Function):
         value = gradient[ctx.text_of_row[row.long()], column.long()]
         value = value / (1 + score) if ctx.log else value
         d_rows, d_weight, d_bias = entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
-        if ctx.spans:
+        if ctx.dense:
             rows, weight = rows.to(ctx.dtype), weight.to(ctx.dtype)
-        for start, end in ctx.spans:
+        for start, end in ctx.dense:
             scores = (rows @ weight[start:end].t()).to(gradient.dtype).add_(bias[start:end])
             d_scores = gradient[:, start:end][ctx.text_of_row]
             d_scores = d_scores if ctx.kept is None else d_scores * ctx.kept
@@ -58,7 +54,7 @@ class Pooled(torch.autograd.Function):
                 d_rows += d_scores @ weight[start:end]
             if d_weight is not None:
                 d_weight[start:end] += d_scores.t() @ rows
-        return d_rows, d_weight, d_bias, None, None, None, None, None
+        return d_rows, d_weight, d_bias, None, None, None, None
 
 
 def entry_gradients(

@@ -64,15 +64,21 @@ def pool(
     """
     if not relu and (pooling != "max" or saturation != "none"):
         raise ValueError("relu=False is for max pooling without saturation")
-    scores, log, screen = TiledScores(hidden, mask, weight, bias), saturation == "log", screen if relu else None
-    with torch.autocast(hidden.device.type, enabled=False):
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias)):
-            from encoders.head.gradients import Pooled
+    scores, log, dense = TiledScores(hidden, mask, weight, bias), saturation == "log", list[tuple[int, int]]()
+    learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias))
+    with torch.no_grad(), torch.autocast(hidden.device.type, enabled=False):
+        result = None
+        if screen and relu and (pooling == "max" or not learns):
+            result = screen.pool(scores, pooling, log=log, entries=learns)
+        if result is None and pooling == "max":
+            result = scores.max(relu=relu, log=log, entries=learns)
+        elif result is None:
+            result = scores.sum(log=log, dense=dense if learns else None)
+    if not learns:
+        return result[0]
+    from encoders.head.gradients import Pooled
 
-            return Pooled.apply(scores.rows, weight, bias, scores, pooling, relu, log, screen)  # type: ignore[no-untyped-call, no-any-return]
-        if screen and (screened := screen.pool(scores, pooling, log=log)):
-            return screened[0]
-        return (scores.max(relu=relu, log=log) if pooling == "max" else scores.sum(log=log))[0]
+    return Pooled.apply(scores.rows, weight, bias, scores, result, dense, log)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def pool_columns(
@@ -156,7 +162,7 @@ class TiledScores:
         """Rows of each text, ``(texts,)``."""
         self.first_rows = self.lengths.cumsum(0) - self.lengths
         """The first row of each text, ``(texts,)``."""
-        self._longest = max(int(self.lengths.max()) if drop_padding and self.texts else tokens, 1)
+        self.longest = max(int(self.lengths.max()) if drop_padding and self.texts else tokens, 1)
         self._groups: list[tuple[slice, slice, int]] = []
         """Texts, rows and tokens per text of each run of equally long texts."""
         text = row = 0
@@ -167,6 +173,8 @@ class TiledScores:
             text, row = text + count, row + count * length
         self.rows = hidden[mask] if row < mask.numel() else hidden.reshape(-1, hidden.shape[2])
         """Hidden states ``(rows, hidden)``."""
+        none = torch.empty(0, dtype=torch.int32, device=mask.device)
+        self._no_entries = none, none, self.rows.new_empty(0, dtype=self._wide)
         self.text_of_row = torch.arange(self.texts, device=mask.device).repeat_interleave(self.lengths, output_size=row)
 
     def max(self, *, relu: bool, log: bool, entries: bool = False) -> tuple[Tensor, ...]:
@@ -175,12 +183,20 @@ class TiledScores:
         With ``entries`` also row, column and value of the winning scores: the positive ones, or all without ReLU.
         """
         pooled = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide)
-        winners = [self._no_entries()] if entries else []
+        winners = [self._no_entries] if entries else []
         for start, end, scores, best in self._tiles():
             if entries:
                 learning = best > 0 if relu else ~self.empty[:, None].expand_as(best)
                 text, column = learning.nonzero(as_tuple=True)
-                row = self._winners(scores, text, column)
+                if len(text) > _FEW_WINNERS * best.numel():
+                    tokens = torch.zeros(best.shape, dtype=torch.long, device=scores.device)
+                    for texts, rows, length in self._groups:  # argmax takes three times as long
+                        tokens[texts] = scores[rows].view(-1, length, scores.shape[1]).max(1).indices
+                    token = tokens[text, column]
+                else:
+                    chunks = zip(text.split(_CHUNK), column.split(_CHUNK), strict=True)
+                    token = torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
+                row = self.first_rows[text] + token  # the first one with the maximum
                 winners.append((row.int(), column.int() + start, best[text, column]))
             pooled[:, start:end] = best
         pooled = pooled.relu_() if relu else pooled
@@ -194,7 +210,7 @@ class TiledScores:
         columns of the other tiles.
         """
         pooled, learning = self.rows.new_empty(self.texts, len(self.weight), dtype=self._wide), dense is not None
-        positive = [self._no_entries()]
+        positive = [self._no_entries]
         for start, end, tile, sums in self._tiles():
             scores, bias, kept = tile.to(self._wide), self.bias[start:end], None
             text, column = (~(sums <= 0)).nonzero(as_tuple=True)  # includes NaN
@@ -222,12 +238,6 @@ class TiledScores:
                 dense.append((start, end))
         return (pooled, *map(torch.cat, zip(*positive, strict=True)))
 
-    def padded(self) -> Tensor:
-        """The rows ``(texts, tokens, hidden)``: a text ends with copies of its last row, which change no maximum."""
-        last = (self.lengths[:, None] - 1).clamp(min=0)
-        token = torch.arange(self._longest, device=self.rows.device).minimum(last)
-        return self.rows[(self.first_rows[:, None] + token).clamp(max=len(self.rows) - 1)]
-
     def _tiles(self) -> Iterator[tuple[int, int, Tensor, Tensor]]:
         """``(start, end, scores, maxima)``: scores are ``rows @ weight[start:end].T``, -inf at padding.
 
@@ -252,7 +262,7 @@ class TiledScores:
             end = min(start + width, len(self.weight))
             columns = self.weight[start:end].to(self.dtype)
             if onednn:
-                scores = product(rows, columns)
+                scores = product(rows, columns, onednn=True)
             else:
                 scores = buffer[: len(rows) * (end - start)].view(len(rows), end - start)
                 torch.mm(rows, columns.t(), out=scores)
@@ -268,36 +278,22 @@ class TiledScores:
             maxima = maxima.to(self._wide).add_(self.bias[start:end]).masked_fill_(self.empty[:, None], 0.0)
             yield start, end, scores, maxima
 
-    def _winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
-        """The first row with the maximum of each ``text`` in ``column`` of a tile; all ``(n,)``."""
-        if len(text) > _FEW_WINNERS * self.texts * scores.shape[1]:
-            tokens = torch.zeros(self.texts, scores.shape[1], dtype=torch.long, device=scores.device)
-            for texts, rows, length in self._groups:  # argmax takes three times as long
-                tokens[texts] = scores[rows].view(-1, length, scores.shape[1]).max(1).indices
-            return self.first_rows[text] + tokens[text, column]
-        chunks = zip(text.split(_CHUNK), column.split(_CHUNK), strict=True)
-        return self.first_rows[text] + torch.cat([self._of_texts(scores, *chunk).argmax(1) for chunk in chunks])
-
     def _of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
         """The scores ``(n, tokens)`` of each ``text`` in ``column`` of a tile, both ``(n,)``."""
         length = self.lengths[text, None]
-        token = torch.arange(self._longest, device=scores.device)
+        token = torch.arange(self.longest, device=scores.device)
         text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
         return text_scores.masked_fill_(token >= length, float("-inf"))
 
-    def _no_entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        numbers = torch.empty(0, dtype=torch.int32, device=self.rows.device)
-        return numbers, numbers, self.rows.new_empty(0, dtype=self._wide)
 
-
-def product(rows: Tensor, weight: Tensor) -> Tensor:
-    """``rows @ weight.T``, both of one data type.
+def product(rows: Tensor, weight: Tensor, *, onednn: bool) -> Tensor:
+    """``rows @ weight.T``, both of one data type; ``onednn``: whether ``by_onednn(rows)``.
 
     In float32 on a CPU with AVX-512 by oneDNN, which adds up each score in the same order for any two or more rows and
     columns (a single one is doubled). The order of MKL, which ``torch.mm`` calls, depends on the shape, and MKL is
     slower there; with AVX2 it is a tenth faster.
     """
-    if not by_onednn(rows):
+    if not onednn:
         return rows @ weight.t()
     twice = [each.repeat(2, 1) if len(each) == 1 else each for each in (rows, weight)]
     scores: Tensor = torch.ops.mkldnn._linear_pointwise(*twice, None, "none", [], "")  # noqa: SLF001
@@ -359,14 +355,23 @@ class Screen:
             return None
         screened = partial(self._found, scores, pooling, log=log, entries=entries)
         if self.used is None and self._calls > 1:
-            plain = partial(scores.max, relu=True, entries=entries) if pooling == "max" else partial(scores.sum)
-            self.used = known and self._pays(partial(plain, log=log), screened, rows, exact=pooling == "max")
+            if known and self._exact is None:
+                self._exact = _exact_int8(rows)
+            result, self.used = screened() if known and self._exact else None, False
+            if result is not None:
+                plain = partial(scores.max, relu=True, entries=entries) if pooling == "max" else partial(scores.sum)
+                (expected, *_), (weights, *_) = plain(log=log), result
+                same = torch.equal(*((expected, weights) if pooling == "max" else (expected > 0, weights > 0)))
+                self.used = same and _seconds(screened) < _seconds(partial(plain, log=log))
             self._rounded = self._rounded if self.used else None
         return screened() if self.used and known else None
 
     def candidates(self, scores: TiledScores) -> tuple[Tensor, Tensor]:
         """The terms that can have weight, ``(texts, vocabulary)`` of bool; the rows of each text, padded."""
-        kept, weight, bias = scores.padded(), scores.weight, scores.bias
+        rows, weight, bias = scores.rows, scores.weight, scores.bias
+        token = torch.arange(scores.longest, device=rows.device).minimum((scores.lengths[:, None] - 1).clamp(min=0))
+        # a text ends with copies of its last row, which change no maximum
+        kept = rows[(scores.first_rows[:, None] + token).clamp(max=len(rows) - 1)]
         version = 0 if weight.is_inference() else weight._version  # noqa: SLF001
         if weight is not self._weight or version != self._version or not torch.equal(bias, self._bias):
             self._weight, self._version, self._bias, self._rounded = weight, version, bias.clone(), None
@@ -398,6 +403,7 @@ class Screen:
         """What ``scores.max`` and ``scores.sum`` return; None for too many candidates."""
         weight, bias = scores.weight, scores.bias
         candidates, kept = self.candidates(scores)
+        onednn = by_onednn(kept)
         if candidates.count_nonzero() > _MOST_CANDIDATES * candidates.numel():
             return None
         text, column = candidates.nonzero(as_tuple=True)
@@ -407,7 +413,7 @@ class Screen:
             for part in columns.split(_SCORED_COLUMNS) if len(columns) else ():
                 width = 1 << max(len(part) - 1, 63).bit_length()  # oneDNN prepares itself, and keeps memory, for each
                 padded = functional.pad(part, (0, width - len(part)))
-                products = product(states, weight[padded])[:, : len(part)]
+                products = product(states, weight[padded], onednn=onednn)[:, : len(part)]
                 if entries:
                     best, first = products.max(0)
                     pooled.append(best.float() + bias[part])
@@ -426,25 +432,6 @@ class Screen:
         if pooling == "max":
             values = values.relu_().log1p_() if log else values.relu_()
         return values.new_zeros(len(kept), len(weight)).index_put_((text, column), values), *winners
-
-    def _pays(
-        self,
-        plain: Callable[[], tuple[Tensor, ...]],
-        screened: Callable[[], tuple[Tensor, ...] | None],
-        rows: Tensor,
-        *,
-        exact: bool,
-    ) -> bool:
-        """Whether screening gives what ``plain`` gives in less time."""
-        if self._exact is None:
-            self._exact = _exact_int8(rows)
-        result = screened() if self._exact else None
-        if result is None:
-            return False
-        expected, weights = plain()[0], result[0]
-        same = torch.equal(expected, weights) if exact else torch.equal(expected > 0, weights > 0)
-        seconds = [(_seconds(screened), _seconds(plain)) for _ in range(_TRIALS)]
-        return same and min(first for first, _ in seconds) < min(second for _, second in seconds)
 
 
 def _round_decoder(kept: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -477,12 +464,16 @@ def _exact_int8(rows: Tensor) -> bool:
     tile = torch.full((_COLUMNS, size), 127, dtype=torch.int8)
     tile[::2] = -127
     wide = tile.to(rows.dtype)
-    slow = 4 * min(_seconds(lambda: product(rows, wide)) for _ in range(_TRIALS))
+    slow = 4 * _seconds(partial(product, rows, wide, onednn=by_onednn(rows)))
     exact = torch.equal(torch._int_mm(integers[:17], tile.t()), (tile[:, 0].int() * 127 * size).expand(17, -1))  # noqa: SLF001
-    return exact and min(_seconds(lambda: torch._int_mm(integers, tile.t())) for _ in range(_TRIALS)) < slow  # noqa: SLF001
+    return exact and _seconds(partial(torch._int_mm, integers, tile.t())) < slow  # noqa: SLF001
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    """The best time of some."""
+    times = []
+    for _ in range(_TRIALS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)

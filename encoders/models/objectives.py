@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -88,11 +87,7 @@ class Objective(Protocol):
         """The parts of the loss by name in the log, each ``(n,)``; training minimises the sum of their means."""
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """One way to weigh the components of a model against each other, tried on validation queries."""
-
-    settings: Mapping[str, Any]
-    """Changes of the settings that give this mixture, for instance ``{"alpha": 0.4}``."""
-    factors: Mapping[str, float]
-    """Component to the factor of its score: the whole is ``sum_c factor_c * (query_c . document_c)``."""
+Mixture = tuple[Mapping[str, Any], Mapping[str, float]]
+"""One way to weigh the components of a model against each other, tried on validation queries: the changes of the
+settings that give it, for instance ``{"alpha": 0.4}``, and the factor of the score of each component. The whole is
+``sum_c factor_c * (query_c . document_c)``."""

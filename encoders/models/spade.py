@@ -123,7 +123,7 @@ class SpaDESettings(Architecture):
         """The grid of the paper's section 4."""
         if self.components != "both":
             return ()
-        return [Mixture({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
+        return [({"alpha": tenths / 10}, _factors(tenths / 10)) for tenths in range(11)]
 
 
 class TermPruning(nn.Module):

@@ -119,9 +119,7 @@ class UHDSettings(Architecture):
         if len(names) == 1:
             return ()
         return [
-            Mixture(
-                {"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)}
-            )
+            ({"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)})
             for factors in itertools.product(range(_MAX_FACTOR + 1), repeat=len(names))
             if math.gcd(*factors) == 1
         ]

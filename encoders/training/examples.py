@@ -326,11 +326,12 @@ def bm25_run(
     records = itertools.chain(((query.id, query.text) for query in queries), texts())
     plain = (f"{id}\0{text.partition(EXPANDED)[0]}" for id, text in records)
     digest = fingerprint(itertools.chain([depth], plain))[:16]
-    run, index = run_file(collection, f"{split}-{digest}", "bm25"), index_folder(collection, TRAINING_INDEX)
+    run = run_file(collection, f"{split}-{digest}", "bm25")
     if PartialState().is_main_process and not run.exists():
         from learned_sparse.index.build import build_bm25_index
         from learned_sparse.lucene.searchers import search_bm25
 
+        index = index_folder(collection, TRAINING_INDEX)
         with locked(index.with_name(f"{index.name}.search"), wait=True):  # another training may be searching here
             if not run.exists():
                 documents = (Document(id, text.partition(EXPANDED)[0]) for id, text in texts())

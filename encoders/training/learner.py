@@ -97,9 +97,12 @@ class Learner:
     def cut(self, examples: Sequence[Example]) -> list[Update]:
         """The updates of ``examples``; a last one with less than one example for each process is left out.
 
-        This process has its share of an update, in micro-batches; shares differ by at most one example.
+        This process has its share of an update, in micro-batches; shares differ by at most one example. Texts, each
+        with its expansion, are truncated to ``max_length`` word pieces and padded to the longest.
         """
         updates, stage, lengths = list[Update](), self.stage, self.session.recipe.max_length
+        tokenizer, device = self.session.model.tokenizer, self.session.device
+        options: dict[str, Any] = {"truncation": True, "padding": True, "return_tensors": "pt"}
         process, processes = self.session.process_index, self.session.num_processes
         for start in range(0, len(examples), stage.batch_size):
             part, micro = examples[start : start + stage.batch_size], list[MicroBatch]()
@@ -110,8 +113,11 @@ class Learner:
             for at in range(first, end, size):
                 own = part[at : min(at + size, end)]
                 documents = [each.positive for each in own] + [text for each in own for text in each.negatives]
-                queries = self._tokens([each.query for each in own], lengths.query)
-                micro.append((queries, self._tokens(documents, lengths.document)))
+                sides = []
+                for texts, longest in (([each.query for each in own], lengths.query), (documents, lengths.document)):
+                    encoded = tokenize_texts(tokenizer, texts, max_length=longest, **options)
+                    sides.append(Tokens(encoded["input_ids"].to(device), encoded["attention_mask"].to(device)))
+                micro.append((sides[0], sides[1]))
             updates.append(Update(part, micro))
         return updates
 
@@ -123,13 +129,6 @@ class Learner:
                 batch = waiting.pop(0).result()
                 waiting += [pool.submit(self.batch, step) for step in steps[number + 2 : number + 3]]
                 yield batch
-
-    def _tokens(self, texts: Sequence[str], max_length: int) -> Tokens:
-        """``texts``, each with its expansion, truncated to ``max_length`` word pieces and padded to the longest."""
-        tokenizer, device = self.session.model.tokenizer, self.session.device
-        options: dict[str, Any] = {"truncation": True, "padding": True, "return_tensors": "pt"}
-        encoded = tokenize_texts(tokenizer, texts, max_length=max_length, **options)
-        return Tokens(encoded["input_ids"].to(device), encoded["attention_mask"].to(device))
 
     def update(self, step: int, update: Update, component: str | None) -> dict[str, float]:
         """Update the weights once; returns the values to log.

@@ -25,7 +25,7 @@ from encoders.encoding.model import save_checkpoint
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.examples import Examples, JudgedExamples, sample_documents
 from encoders.training.learner import Learner, learning_rate_share
-from encoders.training.recipe import Changes, Recipe, Stage, differences, load_recipe, to_mapping
+from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, load_state, load_weights, save_state, save_weights
 from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.topics import Query
@@ -64,7 +64,8 @@ class Progress:
     mixture: Mapping[str, Any] | None = None  # settings of the best mixture, found with the best weights
     steps_before: int = 0  # of earlier stages
     mined_at: int | None = None  # step of the last mining of hard negatives
-    seconds: float = 0.0
+    seconds: float = 0.0  # over all resumptions
+    finished: bool = False  # whether the checkpoint is that of all stages
     recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
     data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
 
@@ -79,15 +80,6 @@ class Progress:
         return f"best-{self.stage:02d}-{self.best_step or 0:09d}.safetensors"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingReport:
-    """The result of a run."""
-
-    checkpoint: Path
-    progress: Progress  # with the steps over all stages, the best score, and the seconds over all resumptions
-    finished: bool
-
-
 def train(
     recipe: str | Path | Recipe,
     output: Path | str | None = None,
@@ -100,7 +92,7 @@ def train(
     max_seconds: float | None = None,
     quiet: bool = True,
     log_with: Sequence[Any] = (),
-) -> TrainingReport:
+) -> Progress:
     """Train a model into a checkpoint folder; the state of the run is kept in ``training`` below it.
 
     * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
@@ -123,7 +115,7 @@ def train(
     output = checkpoint_folder(recipe.model) if output is None else Path(output)
     progress = begin(output, recipe, resume=resume, overwrite=overwrite)
     if (output / "training" / "finished.json").exists() and not overwrite:
-        return TrainingReport(checkpoint=output, progress=progress, finished=True)
+        return replace(progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     session = Session(recipe, device, log_with, output / "training")
@@ -162,8 +154,10 @@ class Training:
         self._until, self.interrupted = until, False
         self._folder, self._state = output / "training", output / "training" / "state"
         settings, validation = session.model.settings, recipe.validation
-        corpora = Corpora(expanded=settings.uses_expanded, on_bad_line=recipe.on_bad_line)
-        self._sources = [load_source(source, recipe.negatives, corpora) for source in recipe.data]
+        corpora = Corpora(reads_expanded=settings.uses_expanded, on_bad_line=recipe.on_bad_line)
+        self._sources: list[Examples] = []
+        for source in recipe.data:
+            self._sources.append(load_source(source, recipe.negatives, corpora))
         held_out: list[Examples] | None = None
         self._held_out: dict[str, int] | None = None  # numbers of queries and of examples
         self._validator: Validator | None = None
@@ -384,12 +378,12 @@ class Training:
                     path.unlink()
         session.processes.wait_for_everyone()
 
-    def export(self) -> TrainingReport:
+    def export(self) -> Progress:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
         session, progress, stages = self._session, self._progress, self._recipe.stages
         self._bar.close()
-        finished = progress.stage == len(stages) - 1 and self._is_done(stages[-1])
-        if self.interrupted and not finished:
+        progress.finished = progress.stage == len(stages) - 1 and self._is_done(stages[-1])
+        if self.interrupted and not progress.finished:
             raise KeyboardInterrupt(f"training was interrupted after step {progress.steps}")
         if progress.best_step is not None:
             load_weights(self._folder / progress.best_weights, session.model.weighers)
@@ -401,7 +395,7 @@ class Training:
             "device": session.device.type,
             "precision": session.precision,
             "threads": torch.get_num_threads(),
-            "finished": finished,
+            "finished": progress.finished,
             "stage": progress.stage,
             "step": progress.step,
             "MRR@10": progress.best_score,
@@ -416,10 +410,10 @@ class Training:
                 session.calibrate(self._sources)
             model.recipe, model.training = to_mapping(self._recipe), notes
             save_checkpoint(self._output, model)
-            if finished:
+            if progress.finished:
                 write_json(self._folder / "finished.json", notes)
         session.processes.wait_for_everyone()
-        return TrainingReport(checkpoint=self._output, progress=progress, finished=finished)
+        return progress
 
 
 def begin(output: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
@@ -442,14 +436,16 @@ def begin(output: Path, recipe: Recipe, *, resume: bool, overwrite: bool) -> Pro
         begun = parse(Recipe, progress.recipe, f"{path}: recipe")
     except LearnedSparseError as error:  # a key that is gone since
         raise LearnedSparseError(f"{error}; --overwrite starts again") from error
-    if changed := differences(_settings(begun), _settings(recipe)):
-        raise LearnedSparseError(
-            f"{output}: cannot resume with another recipe ({'; '.join(changed[:3])}); --overwrite starts again"
-        )
+    if (before := _settings(begun)) != (now := _settings(recipe)):
+        from learned_sparse.jsonvector.manifest import as_text, differences
+
+        changed = as_text(differences(before, now))
+        raise LearnedSparseError(f"{output}: cannot resume with another recipe ({changed}); --overwrite starts again")
     return progress
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """What a resumed run has in common with its beginning, besides the contents of what it reads."""
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FREE}
-    return settings | {"validation": (settings["validation"] or {}) | {"collection": None}}
+    stages = {str(number): stage for number, stage in enumerate(settings["stages"])}
+    return settings | {"stages": stages, "validation": (settings["validation"] or {}) | {"collection": None}}

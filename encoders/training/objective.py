@@ -111,37 +111,29 @@ def total_loss(
 
 
 def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
-    """The ranking loss of each query over dot products, (queries,)."""
+    """The ranking loss of each query over dot products, (queries,).
+
+    Left out are documents that are ``known`` to be relevant, and those of queries in another group of
+    ``negatives_from``.
+    """
     count = len(queries)
     if rank.loss == "pairwise":
         positive_scores = (queries * positives).sum(dim=1) * rank.score_scale
         return pairwise_nll(positive_scores, _own_hard_scores(queries, negatives) * rank.score_scale)
     in_batch = queries @ positives.T * rank.score_scale
-    left_out = excluded(rank, known.to(in_batch.device), count)
+    left_out = known.to(in_batch.device)  # (queries, positives + hard negatives)
+    numbers = torch.arange(count, device=left_out.device)
+    if rank.negatives_from is not None:
+        groups = numbers // rank.negatives_from
+        columns = torch.cat([groups, groups.repeat_interleave(known.shape[1] // count - 1)])
+        left_out = left_out | (groups.unsqueeze(1) != columns)
     if rank.loss == "hinge":
         return in_batch_hinge(in_batch, left_out[:, :count])
-    hard = queries @ negatives.T if rank.others_hard_negatives else _own_hard_scores(queries, negatives)
-    return in_batch_nll(in_batch, hard * rank.score_scale, left_out)
-
-
-def excluded(rank: Rank, known: Tensor, count: int) -> Tensor:
-    """The mask of ``in_batch_nll``: (queries, queries + hard negatives scored), True where a pair is left out.
-
-    Left out are documents that are known to be relevant, and those of queries in another group of ``negatives_from``.
-
-    >>> excluded(Rank(negatives_from=1), torch.zeros(2, 2, dtype=torch.bool), 2).tolist()
-    [[False, True], [True, False]]
-    """
-    mask = known
-    if rank.negatives_from is not None:
-        groups = torch.arange(count, device=known.device) // rank.negatives_from
-        columns = torch.cat([groups, groups.repeat_interleave(known.shape[1] // count - 1)])
-        mask = mask | (groups.unsqueeze(1) != columns)
-    hard = mask[:, count:]
-    if not rank.others_hard_negatives:
-        rows = torch.arange(count, device=hard.device)
-        hard = hard.view(count, count, hard.shape[1] // count)[rows, rows]  # the hard negatives of each query itself
-    return torch.cat([mask[:, :count], hard], dim=1)
+    if rank.others_hard_negatives:
+        return in_batch_nll(in_batch, queries @ negatives.T * rank.score_scale, left_out)
+    own = left_out[:, count:].view(count, count, -1)[numbers, numbers]  # the hard negatives of each query itself
+    hard = _own_hard_scores(queries, negatives) * rank.score_scale
+    return in_batch_nll(in_batch, hard, torch.cat([left_out[:, :count], own], dim=1))
 
 
 def _own_hard_scores(queries: Tensor, negatives: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from encoders.backbone.lora import Lora
 from encoders.checkpoints.notes import as_json
 from encoders.models import SIDES
 from learned_sparse.collections.collection import load_collection, split_names
@@ -46,6 +45,16 @@ class MaxLength:
 
     query: int = 256
     document: int = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lora:
+    """Low-rank adapters; defaults are those of peft for every linear layer of a network."""
+
+    rank: int = 8
+    alpha: int = 8  # the product of the two low-rank matrices is multiplied by alpha / rank
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None  # names of linear layers, such as q_proj; None: all but the decoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,21 +485,6 @@ def stated(settings: Any) -> Any:
         if value != default:
             values[each.name] = stated(value)
     return values
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The differences of two mappings, as ``key: old -> new``."""
-    before, after = _leaves(old, ""), _leaves(new, "")
-    pairs = [(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
-    return [f"{key}: {first!r} -> {second!r}" for key, first, second in pairs if first != second]
-
-
-def _leaves(value: Any, prefix: str) -> dict[str, Any]:
-    """Values by their key, with dots between levels and numbers for list entries."""
-    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
-    if children is None:
-        return {prefix[1:]: value}
-    return {key: leaf for name, child in children for key, leaf in _leaves(child, f"{prefix}.{name}").items()}
 
 
 def _change(values: dict[str, Any], key: str, value: Any) -> None:

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, choose_device, set_random_state, training_precision
+from encoders.backbone.device import autocast, choose_device, has_bf16, set_random_state
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.encoding.model import LoadedModel, new_model
@@ -83,12 +83,15 @@ class Session:
         chosen = choose_device(None if self.num_processes > 1 else device)  # limits the threads, too
         self.device = assigned if device is None or self.num_processes > 1 else chosen
         self.recipe = recipe
-        self.precision = training_precision(recipe.precision, self.device)
+        self.precision: str = recipe.precision
+        if self.precision == "auto":
+            self.precision = "bf16" if has_bf16(self.device) else "fp32"
         bias: dict[str, Any] = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
+        lora = None if recipe.lora is None else vars(recipe.lora)
         lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
+            max_length=lengths, attention=recipe.attention, lora=lora, **bias,
         )  # fmt: skip
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:

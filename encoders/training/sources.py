@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(kw_only=True)
 class Corpora:
     """The documents of collections, each collection read once for all sources and the validation of a recipe."""
 
-    def __init__(self, *, expanded: bool = False, on_bad_line: OnBadLine = "error") -> None:
-        """``expanded``: with their expansion text. ``on_bad_line``: see ``DocumentReader``."""
-        self._reads_expanded, self._on_bad_line = expanded, on_bad_line
-        self._texts: dict[tuple[object, ...], dict[str, str]] = {}
+    reads_expanded: bool = False
+    """With their expansion text."""
+    on_bad_line: OnBadLine = "error"
+    """See ``DocumentReader``."""
+    _texts: dict[tuple[object, ...], dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def texts(self, collection: Collection, expanded: Path | None = None) -> dict[str, str]:
         """The texts of ``collection`` by id; ``expanded``: file with their predicted queries."""
@@ -42,13 +44,13 @@ class Corpora:
 
     def documents(self, collection: Collection, expanded: Path | None = None) -> Iterable[tuple[str, str]]:
         """Id and text of all documents of ``collection``: ``texts`` if they were read, else those of its files."""
-        if expanded is not None and not self._reads_expanded:
+        if expanded is not None and not self.reads_expanded:
             raise LearnedSparseError(f"expanded: {expanded}: this model does not read expanded text; leave it out")
         key = repr(collection.description.corpus), collection.root, expanded
         if key in self._texts:
             return self._texts[key].items()
-        documents = collection.documents(self._on_bad_line, expanded)
-        return ((each.id, each.with_expanded if self._reads_expanded else each.text) for each in documents)
+        documents = collection.documents(self.on_bad_line, expanded)
+        return ((each.id, each.with_expanded if self.reads_expanded else each.text) for each in documents)
 
 
 def load_source(source: Source, negatives: Negatives, corpora: Corpora | None = None) -> Examples:

@@ -116,9 +116,9 @@ class Validator:
         """
         mixtures = self.mixtures if component is None else ()
         if self._candidates is not None or mixtures:
-            tried = mixtures or [Mixture({}, {component: 1.0})]  # type: ignore[dict-item]  # None: the whole model
+            tried = mixtures or [({}, {component: 1.0})]  # type: ignore[dict-item]  # None: the whole model
             score, best = session.on_main(lambda: self._best(session, tried))
-            return score, mixtures[best].settings if mixtures else None, {}
+            return score, mixtures[best][0] if mixtures else None, {}
         counts: dict[Side, Floats] = {}
 
         def count(side: Side, vectors: Vectors) -> None:
@@ -141,7 +141,7 @@ class Validator:
 
     def _best(self, session: Session, mixtures: Sequence[Mixture]) -> tuple[float, int]:
         """MRR@10 of the best mixture and its index; queries rank the pool, or each its own candidates."""
-        names, ids = list(dict.fromkeys(chain(*(mixture.factors for mixture in mixtures)))), list(self._queries)
+        names, ids = list(dict.fromkeys(chain(*(factors for _, factors in mixtures)))), list(self._queries)
         total = np.zeros(len(mixtures))
         groups: Iterable[tuple[Sequence[str], Sequence[str]]] = [(ids, list(self._pool))]
         if self._candidates is not None:
@@ -241,7 +241,7 @@ def mixture_scores(
     ``vectors``: query and document weights of each component, which is scored once. Ties rank by document id; a
     document without a score is no hit.
     """
-    factors = np.array([[mixture.factors.get(name, 0.0) for name in vectors] for mixture in mixtures])
+    factors = np.array([[of_mixture.get(name, 0.0) for name in vectors] for _, of_mixture in mixtures])
     columns = {id: column for column, id in enumerate(document_ids)}
     order = np.empty(len(document_ids), dtype=np.int64)
     order[np.argsort(np.array(document_ids))] = np.arange(len(document_ids))

@@ -21,6 +21,8 @@ from learned_sparse.core.records import EXPANDED
 
 CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
+FOLDER = "ir_datasets--"
+"""Prefix of their folder names (``folder_name``)."""
 
 
 def catalogue_entry(name: str) -> Description:

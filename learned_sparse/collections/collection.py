@@ -75,26 +75,28 @@ class Collection:
         return tuple(source for part in self._parts(split) for source in (part.topics, part.qrels))
 
     def _parts(self, name: str) -> list[Split]:
-        if not self.splits:
+        splits = self.description.splits
+        if not splits:
             raise LearnedSparseError(
                 f"collection {self.name}: no split {name!r}, because it has no queries with judgements; its "
                 "documents can be encoded, indexed and searched for the queries of a file: --topics FILE"
             )
         for one in (names := split_parts(name)[0]):
-            if one not in self.splits:
-                raise LearnedSparseError(f"collection {self.name}: no split {one!r}{did_you_mean(one, self.splits)}")
-        return [self.splits[one] for one in names]
+            if one not in splits:
+                raise LearnedSparseError(f"collection {self.name}: no split {one!r}{did_you_mean(one, splits)}")
+        return [splits[one] for one in names]
 
     def choose_split(self, name: str | None = None, default: str | None = None) -> str:
         """``name``, else the split that ``ir_datasets:ID`` names, else ``default``, else the only split or ``test``.
 
         Raises like ``split`` if there is no such split.
         """
-        only = next(iter(self.splits)) if len(self.splits) == 1 else None
-        if self.name.startswith(catalogue.folder_name(catalogue.CATALOGUE)):
+        splits = self.description.splits
+        only = next(iter(splits)) if len(splits) == 1 else None
+        if self.name.startswith(catalogue.FOLDER):
             name = name or only
         name = name or default or only or "test"
-        self.split(name)
+        self._parts(name)
         return name
 
     def documents(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> DocumentReader:
@@ -169,7 +171,7 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     """
     name = str(name)
     path = Path(name)
-    if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not os.path.lexists(path):
+    if name.startswith(catalogue.FOLDER) and not os.path.lexists(path):
         name = catalogue.name_of_folder(name)
     if name.startswith(catalogue.CATALOGUE):
         return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)), Path(), on_bad_line)

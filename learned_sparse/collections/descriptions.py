@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from learned_sparse.collections.documents import CORPORA
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
@@ -100,22 +99,30 @@ class Description:
 def descriptions() -> dict[str, Path]:
     """``{name: YAML file}`` of the collections that ship with the package, sorted by name.
 
-    The files are beside the package in a checkout, else where pip installs data files. A file with ``for_each``
-    describes one collection for each key: ``cqadupstack.yaml`` has ``cqadupstack-android``.
+    A file with ``for_each`` describes one collection for each key: ``cqadupstack.yaml`` has ``cqadupstack-android``.
     """
+    return dict(sorted((name, file) for file in _shipped_folder().glob("*.yaml") for name in _names(file)))
+
+
+def _shipped_folder() -> Path:
+    """The folder of shipped descriptions: beside the package in a checkout, else where pip installs data files."""
     above = Path(__file__).resolve().parent.parent.parent
     with _LOCK:
         # of the environment, and of ``pip install --user``; that of ``pip install --target`` is ``above``
         installed = [sysconfig.get_path("data"), sysconfig.get_path("data", f"{os.name}_user"), str(above)]
     for folder in (above / "collections", *(Path(parent, _SHARED) for parent in installed)):
-        if files := sorted(folder.glob("*.yaml")):
-            return dict(sorted((name, file) for file in files for name in _names(file)))
+        if any(folder.glob("*.yaml")):
+            return folder
     places = f"{above / 'collections'} or {installed[0]}/{_SHARED}"
     raise LearnedSparseError(f"no collections in {places}; install the package again")
 
 
+@cache  # files of the package do not change
 def shipped_description(name: str) -> Description:
     """The description of a collection that ships with the package."""
+    file = _shipped_folder() / f"{name}.yaml"
+    if Path(name).name == name and file.is_file() and _EACH not in (content := read_yaml(file)):
+        return parse(Description, content, str(file))
     files = descriptions()
     if name not in files:
         kinds = "a name that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
@@ -126,12 +133,21 @@ def shipped_description(name: str) -> Description:
         if "?" not in close:  # without a near miss it lists all names
             close = "; python -m learned_sparse.collections lists the names"
         raise LearnedSparseError(f"collection {name!r}: no such file, folder or name{close}; a collection is {kinds}")
-    return _described(name, files[name])
+    file = files[name]
+    key = name.removeprefix(f"{file.stem}-")
+    columns = {column: json.dumps(value) for column, value in read_yaml(file)[_EACH][key].items()}
+    text = Template(file.read_text(encoding="utf-8")).substitute(columns, key=key)
+    content = {key: value for key, value in read_yaml_text(text, str(file)).items() if key != _EACH}
+    return parse(Description, content, str(file))
 
 
 def read_description(path: Path) -> Description:
     """The description in a user's YAML file."""
-    return _parsed(read_yaml(path), path)
+    description = parse(Description, read_yaml(path), str(path))
+    check_name(description.name, f"{path}: name")
+    for split in description.splits:
+        check_name(split, f"{path}: splits")
+    return description
 
 
 @cache
@@ -170,31 +186,11 @@ def collection_folders(parent: Path) -> list[Path]:
     return [path for path in inside if any(_exists(path, name) for name in CORPORA)]
 
 
-@cache  # files of the package do not change
-def _described(name: str, file: Path) -> Description:
-    content = dict(read_yaml(file))
-    if rows := content.get(_EACH):
-        key = name.removeprefix(f"{file.stem}-")
-        columns = {column: json.dumps(value) for column, value in rows[key].items()}
-        text = Template(file.read_text(encoding="utf-8")).substitute(columns, key=key)
-        content = dict(read_yaml_text(text, str(file)))
-        del content[_EACH]
-    return _parsed(content, file)
-
-
 @cache
 def _names(file: Path) -> tuple[str, ...]:
     if f"{_EACH}:" not in file.read_text(encoding="utf-8"):  # parsing every file would take half a second
         return (file.stem,)
     return tuple(f"{file.stem}-{key}" for key in read_yaml(file)[_EACH])
-
-
-def _parsed(content: Mapping[str, Any], path: Path) -> Description:
-    description = parse(Description, content, str(path))
-    check_name(description.name, f"{path}: name")
-    for split in description.splits:
-        check_name(split, f"{path}: splits")
-    return description
 
 
 def _beir(folder: Path) -> dict[str, Split]:

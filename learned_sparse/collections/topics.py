@@ -34,8 +34,8 @@ _FIELD = re.compile(
 Lines = Iterable[tuple[int, str]]
 Topics = Iterable[tuple[int, Any]]
 """Line number and unparsed content of each topic."""
-Parse = Callable[[Any], tuple[Any, str]]
-"""From the content of a topic to its unchecked id and its text; ``BadLineError`` if it has none."""
+Parse = Callable[[Any], tuple[Any, Any]]
+"""From the content of a topic to its id and its text, both unchecked; ``BadLineError`` if it is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ def read_queries(path: str | Path) -> list[Query]:
     try:
         for number, content in split(chain([first], lines)):  # noqa: B007 -- for the message
             name, text = parse(content)
+            if not isinstance(text, str):
+                raise BadLineError(f"query {name!r}: no text under the keys {', '.join(map(repr, _TEXT_KEYS))}")
             parts = map(str.strip, text.replace(EXPANDED, " ").replace("\t", "\n").splitlines())
             query = Query(check_id(name), " ".join(filter(None, parts)))
             if query.id in queries:
@@ -95,9 +97,9 @@ def _tab_separated(line: str) -> tuple[str, str]:
     return columns[0].strip(" "), columns[1]
 
 
-def _json_line(line: str) -> tuple[Any, str]:
+def _json_line(line: str) -> tuple[Any, Any]:
     record = json_object(line.encode("utf-8"))
-    return first_of(record, _ID_KEYS), _query_text(record)
+    return first_of(record, _ID_KEYS), first_of(record, _TEXT_KEYS)
 
 
 def _json_members(lines: Lines) -> Topics:
@@ -106,18 +108,9 @@ def _json_members(lines: Lines) -> Topics:
     return zip(repeat(1), json.loads(text, object_pairs_hook=tuple))  # orjson keeps only the last of two equal keys
 
 
-def _json_member(member: tuple[str, Any]) -> tuple[str, str]:
+def _json_member(member: tuple[str, Any]) -> tuple[str, Any]:
     name, record = member
-    if isinstance(record, str):
-        return name, record
-    return name, _query_text(dict(record) if isinstance(record, tuple) else {}, f"query {name!r}: ")
-
-
-def _query_text(record: dict[str, Any], where: str = "") -> str:
-    text = first_of(record, _TEXT_KEYS)
-    if not isinstance(text, str):
-        raise BadLineError(f"{where}no text under the keys {', '.join(map(repr, _TEXT_KEYS))}")
-    return text
+    return name, first_of(dict(record), _TEXT_KEYS) if isinstance(record, tuple) else record
 
 
 def _trec_topics(lines: Lines) -> Topics:

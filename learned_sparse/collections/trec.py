@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -33,8 +33,8 @@ def read_qrels(path: str | Path) -> Qrels:
     """
     path = Path(path)
     qrels: Qrels = {}
-    for number, fields in _columns(path):
-        where = f"{path}:{number}"
+    for number, line in text_lines(path):
+        where, fields = f"{path}:{number}", [column.decode("utf-8") for column in line.encode("utf-8").split()]
         if number == 1 and len(fields) == 3 and fields[2].isalpha():
             continue  # BEIR's header: query-id, corpus-id, score
         if len(fields) not in {3, 4}:
@@ -63,14 +63,20 @@ def read_run(path: str | Path) -> Run:
     """
     path = Path(path)
     run: dict[str, dict[str, float]] = {}
-    for number, fields in _columns(path):
-        where = f"{path}:{number}"
+    for number, line in text_lines(path):
+        where, fields = f"{path}:{number}", [column.decode("utf-8") for column in line.encode("utf-8").split()]
         if len(fields) != 6:
             raise LearnedSparseError(
                 f"{where}: {len(fields)} columns; expected query, Q0, document, rank, score, tag "
                 "(Pyserini writes them with --output-format trec)"
             )
-        query, document, score = fields[0], fields[2], _score(fields[4], where)
+        query, document, text = fields[0], fields[2], fields[4]
+        try:
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score) or "_" in text or not text.isascii():  # Python also reads 1_000 and other digits
+            raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a finite number")
         documents = run.setdefault(query, {})
         if document in documents:
             raise LearnedSparseError(f"{where}: document {document!r} appears twice for query {query!r}; keep one line")
@@ -155,18 +161,3 @@ def separate_ties(results: Hits) -> list[tuple[str, float]]:
         lowered = float(np.float32(score) - np.float32(1e-6) * np.float32(ties)) if ties else score
         separated.append((document, min(lowered, separated[-1][1]) if separated else lowered))
     return separated
-
-
-def _columns(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in text_lines(path):
-        yield number, [column.decode("utf-8") for column in line.encode("utf-8").split()]
-
-
-def _score(text: str, where: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score) or "_" in text or not text.isascii():  # Python also reads 1_000 and other digits
-        raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a finite number")
-    return score

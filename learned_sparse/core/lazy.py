@@ -79,7 +79,7 @@ class Register(Mapping[str, T]):
             ) from error
 
     def __contains__(self, name: object) -> bool:
-        return name in self._all()
+        return name in self.objects or name in entry_points(group=self.group).names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -35,8 +35,27 @@ def read_yaml_text(text: str, where: str) -> Any:
     >>> read_yaml_text("{alpha: 3e-1, layers: [2, 12], date: 2026-01-01, last: null}", "example")
     {'alpha': 0.3, 'layers': [2, 12], 'date': '2026-01-01', 'last': None}
     """
+    seen = set[int]()
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 -- a SafeLoader
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        nodes = [] if root is None else [root]
+        for node in nodes:  # all of them, each once, before ``<<`` adds the keys of another mapping
+            if isinstance(node, yaml.SequenceNode) and id(node) not in seen:
+                nodes += node.value
+            elif isinstance(node, yaml.MappingNode) and id(node) not in seen:
+                keys = set[str]()
+                for key, value in node.value:
+                    nodes += (key, value)
+                    if isinstance(key, yaml.ScalarNode):
+                        if key.value in keys:
+                            problem = f"the key {key.value!r} is given twice; keep one"
+                            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                        keys.add(key.value)
+                        if key.value != "<<":
+                            key.tag = "tag:yaml.org,2002:str"
+            seen.add(id(node))
+        return None if root is None else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark and "\n" in text.strip() else ""
@@ -51,19 +70,6 @@ class _Loader(yaml.SafeLoader):
     """Loader for the plain values of JSON and YAML 1.2; keys are text, and a key given twice is an error."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """The next mapping, checked before ``<<`` adds the keys of another one."""
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                problem = f"the key {key.value!r} is given twice; keep one"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            seen.add(key.value)
-            if key.value != "<<":
-                key.tag = "tag:yaml.org,2002:str"
-        return node
 
 
 for _tag, _pattern in {

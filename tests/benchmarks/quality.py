@@ -30,7 +30,7 @@ from datasets import Dataset
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
-from encoders.backbone.device import training_precision
+from encoders.backbone.device import has_bf16
 from encoders.training.recipe import Recipe, Stage, load_recipe
 from encoders.training.sources import examples_in_order
 from eval.measures import evaluate
@@ -55,7 +55,7 @@ CANDIDATES, DEPTH = 4, 50
 TEACHER_STEPS, TEACHER_LENGTH = 250, 128
 PROBES = (2, 7)
 """Steps of two short trainings; the difference of their CPU times gives the time of a step."""
-PRECISION = training_precision("auto", torch.device("cpu"))
+PRECISION = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
 """Of all trainings: bf16 where this machine computes it."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
 """glibc keeps freed memory: a step of sentence-transformers takes 3 seconds instead of 7, ours the same."""

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 
 from encoders.backbone import towers
 from encoders.backbone.device import prepare_network
-from encoders.backbone.lora import Lora
 from encoders.backbone.towers import Attention, LanguageModel
 from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
@@ -114,7 +113,7 @@ def test_layers_are_computed_again_in_the_backward_pass(decoder: Path) -> None:
 
 def test_adapters_are_trained_and_merged_when_saved(decoder: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    tower = LanguageModel.from_backbone(decoder, lora=Lora(rank=2, alpha=4))
+    tower = LanguageModel.from_backbone(decoder, lora={"rank": 2, "alpha": 4})
     before = states(tower)
     assert torch.equal(before, states(LanguageModel.from_backbone(decoder)))
     trained = tower.trainable_parameters()

@@ -220,10 +220,10 @@ def test_the_score_of_a_mixture_is_the_weighted_sum_of_its_components_scores(
     def scores(weighers: TermWeighers) -> torch.Tensor:
         return weigh(weighers.query.eval(), model) @ weigh(weighers.document.eval(), model).T
 
-    for mixture in model.settings.mixtures():
-        mixed = replace(model.settings, **mixture.settings)
+    for changes, factors in model.settings.mixtures():
+        mixed = replace(model.settings, **changes)
         whole = scores(TermWeighers.of(mixed, model.towers, model.vocabulary))
-        parts = [factor * scores(model.weighers.part(name)) for name, factor in mixture.factors.items()]
+        parts = [factor * scores(model.weighers.part(name)) for name, factor in factors.items()]
         torch.testing.assert_close(whole, torch.stack(parts).sum(0), rtol=1e-4, atol=1e-5)
 
 

@@ -122,7 +122,7 @@ def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path)
 
 
 def test_alpha_is_chosen_in_tenths() -> None:
-    assert [mixture.settings["alpha"] for mixture in SpaDESettings().mixtures()] == [tenth / 10 for tenth in range(11)]
+    assert [changes["alpha"] for changes, _ in SpaDESettings().mixtures()] == [tenth / 10 for tenth in range(11)]
     assert SpaDESettings(components="weighting").mixtures() == ()
 
 

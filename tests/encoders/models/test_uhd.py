@@ -112,7 +112,7 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
 
 def test_mixtures_are_bucket_weights_without_a_common_factor() -> None:
     mixtures = UHDSettings(layers=(1, 2)).mixtures()
-    assert [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures] == [
+    assert [tuple(changes["bucket_weights"]) for changes, _ in mixtures] == [
         (a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1
     ]
     # 4 ** 6 combinations without all zeros and without multiples by 2 or 3

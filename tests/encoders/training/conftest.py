@@ -15,7 +15,7 @@ from learned_sparse.core.settings import parse
 from tests.toy_data import save_beir
 
 if TYPE_CHECKING:
-    from encoders.training.loop import TrainingReport
+    from encoders.training.loop import Progress
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -119,7 +119,7 @@ def spade_recipe(staged_recipe: Recipes) -> Recipes:
 class Run:
     """Output folder and report of a training run."""
 
-    def __init__(self, folder: Path, report: TrainingReport | None = None) -> None:
+    def __init__(self, folder: Path, report: Progress | None = None) -> None:
         self.folder = folder
         self.report: Any = report
 

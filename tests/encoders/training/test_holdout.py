@@ -154,7 +154,7 @@ def test_reranking_ranks_each_query_over_its_own_candidates(toy: Path, monkeypat
     expected = sum(ranks) / 9
     assert validator.score(session, "one")[0] == pytest.approx(expected)
     factors: list[dict[str, float]] = [{"two": 1.0}, {"one": 1.0, "two": 0.25}, {"one": 0.5}]
-    mixtures = [Mixture({"number": number}, of) for number, of in enumerate(factors)]
+    mixtures: list[Mixture] = [({"number": number}, of) for number, of in enumerate(factors)]
     mixed = Validator(reranking, 0, mixtures, held_out=held_out)
     backwards = sum(1 / (1 + sum(int(hit[1:]) < own for hit in candidates(own))) for own in numbers.values()) / 9
     best = max(range(3), key=lambda number: [backwards, expected, expected][number])
@@ -207,10 +207,10 @@ def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tm
     file = tmp_path / "queries.tsv"
     file.write_text("".join(f"{id}\tpredicted {id[1:]}\n" for id in DOCUMENTS), encoding="utf-8")
     source = Source(collection=str(toy), expanded=file)
-    part = load_source(source, Negatives(per_query=0), Corpora(expanded=True))
+    part = load_source(source, Negatives(per_query=0), Corpora(reads_expanded=True))
     assert part.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
     _, held_out, _ = hold_out([part], settings(toy, 3))
-    validator = Validator(settings(toy, 3), 0, corpora=Corpora(expanded=True), held_out=held_out)
+    validator = Validator(settings(toy, 3), 0, corpora=Corpora(reads_expanded=True), held_out=held_out)
     assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
     assert all(id.startswith("d") or id == "copy" for ids in validator.positives.values() for id in ids)
     with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):

@@ -11,7 +11,6 @@ import pytest
 import torch
 from accelerate.tracking import GeneralTracker
 
-from encoders.backbone.device import training_precision
 from encoders.train import main
 from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
@@ -26,8 +25,7 @@ def test_auto_is_bf16_where_the_processor_computes_it(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"bf16": has_bf16})
     expected = "bf16" if has_bf16 else "fp32"
-    assert training_precision("auto", CPU) == expected
-    assert training_precision("fp32-strict", CPU) == "fp32-strict"
+    assert Session(tiny_recipe(precision="fp32-strict"), "cpu").precision == "fp32-strict"
     assert trained(tiny_recipe({"steps": 1}, precision="auto")).notes()["training"]["precision"] == expected
 
 

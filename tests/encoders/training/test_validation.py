@@ -17,7 +17,6 @@ import torch
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import load_checkpoint
 from encoders.models import SIDES
-from encoders.models.objectives import Mixture
 from encoders.training import validation
 from encoders.training.recipe import Recipe
 from encoders.training.session import Session, inverse_document_frequencies
@@ -28,7 +27,7 @@ from tests.encoders.training.conftest import Recipes, Trained
 
 NAMES = ("one", "two", "three")
 MIXTURES = [
-    Mixture({"weights": factors}, dict(zip(NAMES, map(float, factors), strict=True)))
+    ({"weights": factors}, dict(zip(NAMES, map(float, factors), strict=True)))
     for factors in product(range(4), repeat=3)
     if any(factors)
 ]
@@ -68,10 +67,8 @@ def test_mixture_scores_equal_a_search_with_each_mixture(
     }
     scores = mixture_scores(MIXTURES, encoded, queries, documents, positives, depth)
     expected = []
-    for mixture in MIXTURES:
-        joined = scipy.sparse.hstack(
-            [encoded[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
-        )
+    for _, factors in MIXTURES:
+        joined = scipy.sparse.hstack([encoded[name][0] * np.float32(factors[name]) for name in NAMES], format="csr")
         expected.append(mrr_and_ndcg(search(joined, pool, queries, documents, depth), positives, depth)[0])
     assert scores.tolist() == pytest.approx(expected, abs=1e-9)
     assert len({round(score, 6) for score in expected}) > 3

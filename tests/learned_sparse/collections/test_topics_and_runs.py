@@ -121,7 +121,7 @@ def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> N
         ("t.tsv", "1\tone\n1\ttwo\n", ":2: query '1' was given before"),
         ("t.tsv", b"1\tone\n2\tcaf\xe9\n", ":2: not UTF-8 (byte 0xe9 at column 6; convert"),
         ("t.jsonl", '{"id": "1", "text": "one"}\n{"id": "2"\n', ":2: malformed JSON"),
-        ("t.jsonl", '{"id": "1"}\n', ":1: no text under the keys 'text', 'title', 'query', 'contents'"),
+        ("t.jsonl", '{"id": "1"}\n', ":1: query '1': no text under the keys 'text', 'title', 'query', 'contents'"),
         ("t.json", '{"1": {"description": "one"}}', ":1: query '1': no text under the keys"),
         ("t.trec", "<top>\n<num> 1\n</top>\n", ":1: the topic has no <title>"),
         ("t.trec", "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n", ":5: <top> and </top> do not"),
