@@ -1,4 +1,4 @@
-"""Distillation: its losses against plain loops and sentence-transformers, and training by a teacher's scores."""
+"""Distillation: its losses against sentence-transformers, missing scores, and training by a teacher's scores."""
 
 from __future__ import annotations
 
@@ -34,22 +34,10 @@ def batch() -> dict[str, Tensor]:
     return {**weights, "teacher": 4 * random(5, 4) - 2}
 
 
-def student_scores(batch: dict[str, Tensor]) -> list[list[float]]:
-    """Dot products of each query with its positive and its negatives."""
-    documents = [
-        [batch["positives"][row], *batch["negatives"][row * NEGATIVES : (row + 1) * NEGATIVES]]
-        for row in range(QUERIES)
-    ]
-    return [
-        [sum(float(q) * float(d) for q, d in zip(query, document, strict=True)) for document in own]
-        for query, own in zip(batch["queries"], documents, strict=True)
-    ]
-
-
-def losses_of(batch: dict[str, Tensor], distillation: Distillation, rank: Rank | None = None) -> dict[str, Tensor]:
+def losses_of(batch: dict[str, Tensor], distillation: Distillation) -> dict[str, Tensor]:
     """The losses of a ranking objective."""
     identity = nn.Identity()
-    objective = RankingObjective(rank or Rank(loss="none"), TermWeighers(identity, identity), (), distillation)
+    objective = RankingObjective(Rank(loss="none"), TermWeighers(identity, identity), (), distillation)
     known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
     return objective.losses(batch, Labels(known, batch["teacher"]))
 
@@ -62,12 +50,11 @@ def test_losses_and_gradients_are_those_of_sentence_transformers(batch: dict[str
     negatives = weights["negatives"].view(QUERIES, NEGATIVES, DIMENSIONS)
     columns = [weights["queries"], weights["positives"], *negatives.unbind(dim=1)]
     model: Any = nn.Identity()
-    peer: Any = (
-        peers.SparseMarginMSELoss(model)
-        if kind == "margin_mse"
-        else peers.SparseDistillKLDivLoss(model, temperature=1.0)
-    )
-    theirs = peer.compute_loss_from_embeddings(columns, batch["teacher"])
+    theirs_of: dict[str, Any] = {
+        "margin_mse": peers.SparseMarginMSELoss(model),
+        "kl": peers.SparseDistillKLDivLoss(model, temperature=1.0),
+    }
+    theirs = theirs_of[kind].compute_loss_from_embeddings(columns, batch["teacher"])
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     for mine, other in zip(
         *(torch.autograd.grad(loss, list(weights.values())) for loss in (ours, theirs)), strict=True
@@ -79,7 +66,7 @@ def test_documents_without_a_score_are_left_out(batch: dict[str, Tensor]) -> Non
     teacher = batch["teacher"].clone()
     teacher[0, 2], teacher[1, 0], teacher[2, 1:] = math.nan, math.nan, math.nan
     settings = Distillation(margin_mse=1.0, kl=1.0)
-    student = torch.tensor(student_scores(batch), requires_grad=True)
+    student = (3 * batch["queries"][:, : 1 + NEGATIVES]).requires_grad_()  # any scores
     losses = distillation_losses(settings, student, teacher)
     left = [0, 1, 3]
     fewer = distillation_losses(settings, student[:1, left], batch["teacher"][:1, left])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import EMPTY_TERM, NO_TERMS, unfit_reason
-from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
+from learned_sparse.core.quantize import MAX_IMPACT, Quantizer, calibrate_on
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.jsonvector.writer import LuceneTerms, check_impacts
 
@@ -68,7 +68,7 @@ def test_the_error_for_an_invalid_weight_names_document_and_term(bad: float) -> 
 
 def test_weights_beyond_a_java_int_are_clipped() -> None:
     impacts, statistics = Quantizer(1e30).quantize(one_row([1e30]))
-    assert impacts.row(0) == {"t0": MAX_IMPACT}
+    assert impacts.row(0) == {"t0": 2**31 - 1} == {"t0": MAX_IMPACT}
     assert statistics["clipped"] == 1
 
 
@@ -85,8 +85,10 @@ def test_calibration_ignores_zeros() -> None:
     assert Quantizer.calibrate(values, 8, percentile=50).scale == 255 / 2
     with pytest.raises(LearnedSparseError, match="no positive weight"):
         Quantizer.calibrate(np.zeros(3), 8)
-    with pytest.raises(LearnedSparseError, match="percentile 0"):
-        Quantizer.calibrate(values, 8, percentile=0)
+    for percentile in (0, 101):
+        with pytest.raises(LearnedSparseError, match=f"percentile {percentile}"):
+            Quantizer.calibrate(values, 8, percentile=percentile)
+    assert Quantizer.calibrate(values, 8) == Quantizer(255 / 3, 8) == calibrate_on(one_row([0.0, 1.0, 3.0]), ["d"])
 
 
 @pytest.mark.parametrize(("scale", "bits"), [(0.0, None), (float("nan"), 8), (1.0, 0), (1.0, 32)])
