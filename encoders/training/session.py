@@ -189,7 +189,8 @@ class Session:
             return vectors
 
         place = {"process": self.process_index, "processes": self.num_processes}
-        return best_documents(encode, queries, pool, depth, gather=self.gather_array, **place)
+        device = self.device if self.device.type == "cuda" else None  # others have no sparse products
+        return best_documents(encode, queries, pool, depth, gather=self.gather_array, device=device, **place)
 
     def start_from(self, documents: Sequence[str]) -> None:
         """Set start values by the document frequencies (df) of terms in ``documents``.
