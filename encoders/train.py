@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,9 @@ def main(argv: list[str] | None = None) -> int:
 
     names = ("resume", "overwrite", "device", "max_seconds", "quiet", "log_with")
     output = options.output or checkpoint_folder(recipe.model)
-    way_on = "the same command with --resume, without --overwrite and --max-seconds, goes on"
+    given = shlex.join(sys.argv[1:] if argv is None else argv)
+    again = re.sub(r"(^| )--(overwrite|resume|max-seconds[ =]\S+)", "", given).strip()
+    way_on = f"go on with\n  {command_line(f'encoders.train {again} --resume')}"
     try:
         run = train(recipe, output, **{name: getattr(options, name) for name in names})
     except KeyboardInterrupt as error:

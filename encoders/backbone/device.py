@@ -68,11 +68,6 @@ def has_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """Matrix products in bfloat16 if ``precision`` is ``bf16``; the weights keep their data type."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
-
-
 @contextmanager
 def process_settings(precision: str, device: torch.device) -> Iterator[None]:
     """Settings of the process for training in ``precision`` on ``device``; restored at the end.

@@ -17,9 +17,8 @@ from encoders.backbone.towers import (
     Attention,
     Tower,
     check_finite,
-    join_groups,
+    in_length_groups,
     keep_layers,
-    length_groups,
     load_pretrained,
     pretrained_config,
     probe,
@@ -54,11 +53,8 @@ class HiddenStates(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """States of each of ``layers``."""
-        if groups := length_groups(input_ids, attention_mask) if torch.is_grad_enabled() else []:
-            parts = [
-                self.forward(input_ids[rows, :longest], attention_mask[rows, :longest]) for rows, longest in groups
-            ]
-            return tuple(join_groups(states, groups, input_ids.shape[1]) for states in zip(*parts, strict=True))
+        if grouped := in_length_groups(self.forward, input_ids, attention_mask):
+            return tuple(grouped)
         only_last = self.layers == (self.model.config.num_hidden_layers,)
         output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True,
@@ -121,7 +117,7 @@ class HiddenStatesKind:
                 f"{folder}: no weights for {', '.join(absent[:3])}; copy or download the model again"
             )
         if lora is not None:
-            add_lora(model, **lora)
+            add_lora(model, lora)
         with torch.device(head_device):
             head = self._make_head(config.hidden_size)
         return HiddenStates(model, head, chosen)

@@ -140,11 +140,8 @@ class LanguageModel(Tower):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
         options, tokens = dict(self._options), input_ids.shape[1]
-        if groups := length_groups(input_ids, attention_mask) if torch.is_grad_enabled() else []:
-            parts = [
-                self.forward(input_ids[rows, :longest], attention_mask[rows, :longest]) for rows, longest in groups
-            ]
-            return join_groups(parts, groups, tokens)
+        if grouped := in_length_groups(self.forward, input_ids, attention_mask):
+            return grouped[0]
         if getattr(self.model.config, "echo_input", False):  # the positions leave out padding between the two copies
             input_ids, attention_mask = input_ids.repeat(1, 2), attention_mask.repeat(1, 2)
             options["position_ids"] = (attention_mask.cumsum(1) - 1).clamp(min=0)
@@ -212,7 +209,7 @@ class LanguageModel(Tower):
         if lora is not None:
             from encoders.backbone.lora import add_lora
 
-            add_lora(model, **lora)
+            add_lora(model, lora)
         return cls(model)
 
 
@@ -374,25 +371,27 @@ def load_tokenizer(folder: Path) -> Any:
         raise LearnedSparseError(f"{folder}: no readable tokenizer: {reason}") from error
 
 
-def length_groups(input_ids: Tensor, attention_mask: Tensor) -> list[tuple[Tensor, int]]:
-    """For training on a CPU, texts of similar length: the rows of each group, and its longest text; empty: all at once.
+def in_length_groups(forward: Callable[[Tensor, Tensor], Any], *inputs: Tensor) -> list[Tensor] | None:
+    """In training on a CPU, ``forward`` of groups of texts of similar length, and their results; None: all at once.
 
-    The texts of a step differ in length: in one group, half of the tokens were padding. Outside training the caller
-    sorts texts by length. On GPUs all texts stay together: small batches were not measured there.
+    ``inputs`` are token ids and mask. Each result is ``(texts, tokens, size)``, 0 at the padding that was cut off. The
+    texts of a step differ in length: in one group, half of the tokens were padding. Outside training the caller sorts
+    texts by length. On GPUs all texts stay together: small batches were not measured there.
     """
-    texts, tokens = input_ids.shape
-    if input_ids.device.type != "cpu" or texts < 2 * _GROUP:
-        return []
-    lengths = (attention_mask.bool() * torch.arange(1, tokens + 1)).amax(1).clamp(min=1)
+    (texts, tokens), mask = inputs[0].shape, inputs[1]
+    if not torch.is_grad_enabled() or mask.device.type != "cpu" or texts < 2 * _GROUP:
+        return None
+    lengths = (mask.bool() * torch.arange(1, tokens + 1)).amax(1).clamp(min=1)
     order = lengths.argsort(stable=True)
     groups = [(rows, int(lengths[rows[-1]])) for rows in order.tensor_split(texts // _GROUP)]
-    return groups if sum(len(rows) * longest for rows, longest in groups) <= _WORTH * texts * tokens else []
-
-
-def join_groups(states: Sequence[Tensor], groups: Sequence[tuple[Tensor, int]], tokens: int) -> Tensor:
-    """The states ``(texts, tokens, size)`` of all texts, from those of each group; 0 at padding that was cut off."""
-    padded = [functional.pad(part, (0, 0, 0, tokens - part.shape[1])) for part in states]
-    return torch.cat(padded)[torch.cat([rows for rows, _ in groups]).argsort()]
+    if sum(len(rows) * longest for rows, longest in groups) > _WORTH * texts * tokens:
+        return None
+    parts = []
+    for rows, longest in groups:
+        states = forward(*(each[rows, :longest] for each in inputs))
+        states = states if isinstance(states, tuple) else (states,)
+        parts.append([functional.pad(each, (0, 0, 0, tokens - longest)) for each in states])
+    return [torch.cat(states)[order.argsort()] for states in zip(*parts, strict=True)]
 
 
 def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor], problem: str = "") -> Tensor:

@@ -7,8 +7,8 @@ model, terms are screened in int8, and only those that can have weight are score
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Iterator
+import timeit
+from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
@@ -39,7 +39,7 @@ _SMALLEST_SCALE = 1e-28  # its inverse is finite in float32, and a flushed numbe
 _MAX_EXPONENT = 12
 _LARGEST_PRODUCT = 1e38  # products of longer vectors may overflow on the way to a small sum
 _MARGIN = 1e-2  # below 1, the distance of two integers
-_TRIALS = 3
+_seconds = partial(timeit.repeat, number=1, repeat=3)  # of a function without arguments, a list
 _LEARNING_BATCHES = 16  # until screening is tried again
 
 
@@ -362,7 +362,7 @@ class Screen:
                 plain = partial(scores.max, relu=True, entries=entries) if pooling == "max" else partial(scores.sum)
                 (expected, *_), (weights, *_) = plain(log=log), result
                 same = torch.equal(*((expected, weights) if pooling == "max" else (expected > 0, weights > 0)))
-                self.used = same and _seconds(screened) < _seconds(partial(plain, log=log))
+                self.used = same and min(_seconds(screened)) < min(_seconds(partial(plain, log=log)))
             self._rounded = self._rounded if self.used else None
         return screened() if self.used and known else None
 
@@ -464,16 +464,6 @@ def _exact_int8(rows: Tensor) -> bool:
     tile = torch.full((_COLUMNS, size), 127, dtype=torch.int8)
     tile[::2] = -127
     wide = tile.to(rows.dtype)
-    slow = 4 * _seconds(partial(product, rows, wide, onednn=by_onednn(rows)))
+    slow = 4 * min(_seconds(partial(product, rows, wide, onednn=by_onednn(rows))))
     exact = torch.equal(torch._int_mm(integers[:17], tile.t()), (tile[:, 0].int() * 127 * size).expand(17, -1))  # noqa: SLF001
-    return exact and _seconds(partial(torch._int_mm, integers, tile.t())) < slow  # noqa: SLF001
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    """The best time of some."""
-    times = []
-    for _ in range(_TRIALS):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return exact and min(_seconds(partial(torch._int_mm, integers, tile.t()))) < slow  # noqa: SLF001

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from encoders.models.architecture import Architecture
 
 
-class TermWeighers(nn.Module):
+class TermWeighers(nn.ModuleDict):
     """The two sides of a model, each ``(input_ids, attention_mask) -> weights (batch, dimensions) >= 0``.
 
     Sides with shared weights are the same module, or two modules that read the same tower. A side may have
@@ -23,20 +22,15 @@ class TermWeighers(nn.Module):
     settings that training has found.
     """
 
-    def __init__(self, query: nn.Module, document: nn.Module) -> None:
-        super().__init__()
-        self.query = query
-        self.document = document
+    query: nn.Module
+    document: nn.Module
 
     @classmethod
     def of(cls, settings: Architecture, towers: Mapping[str, Any], vocabulary: Vocabulary) -> TermWeighers:
         """Both sides of the architecture ``settings``."""
         document = settings.weigher("document", towers, vocabulary)
-        return cls(document if settings.shared else settings.weigher("query", towers, vocabulary), document)
-
-    def side(self, side: Side) -> nn.Module:
-        """The module of one side."""
-        return self.query if side == "query" else self.document
+        query = document if settings.shared else settings.weigher("query", towers, vocabulary)
+        return cls({"query": query, "document": document})
 
     def part(self, component: str | None) -> TermWeighers:
         """Both sides of ``component``, or of the whole model; a side without components serves every component."""
@@ -48,7 +42,7 @@ class TermWeighers(nn.Module):
             raise LearnedSparseError(f"no component {component!r}; {there}{did_you_mean(component, documents)}")
         if queries and component not in queries:
             raise LearnedSparseError(f"component {component!r}: the settings leave it out of queries; give it a weight")
-        return TermWeighers(queries.get(component, self.query), documents[component])
+        return TermWeighers({"query": queries.get(component, self.query), "document": documents[component]})
 
 
 class Tokens(NamedTuple):

@@ -394,8 +394,8 @@ def best_documents(
 def _dot_products(documents: Vectors, device: torch.device | None) -> Callable[[Vectors], torch.Tensor]:
     """From vectors of queries to scores ``(queries, documents)`` in float32, on ``device``; None: the CPU, by scipy."""
     if device is None:
-        columns = documents.T.tocsr()
-        return lambda queries: torch.from_numpy((queries @ columns).toarray().astype(np.float32))
-    parts = (torch.from_numpy(part) for part in (documents.indptr, documents.indices, documents.data))
-    rows = torch.sparse_csr_tensor(*parts, size=documents.shape, dtype=torch.float32, device=device)
+        transposed = documents.T.tocsr()
+        return lambda queries: torch.from_numpy((queries @ transposed).toarray().astype(np.float32))
+    starts, columns, values = map(torch.from_numpy, (documents.indptr, documents.indices, documents.data))
+    rows = torch.sparse_csr_tensor(starts, columns, values.float(), documents.shape, device=device)
     return lambda queries: (rows @ torch.from_numpy(queries.toarray()).to(rows).T).T.contiguous()

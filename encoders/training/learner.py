@@ -9,12 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, random_state, set_random_state
+from encoders.backbone.device import random_state, set_random_state
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.models import SIDES
 from encoders.models.objectives import Objective, Tokens
@@ -32,11 +32,8 @@ MicroBatch = tuple[Tokens, Tokens]
 """The texts of one forward pass: queries; and documents, all positives, then the hard negatives query by query."""
 
 
-class Update(NamedTuple):
-    """The examples that are ranked together: every process has all of them, but the tokens of its own share only."""
-
-    examples: Sequence[Example]
-    micro_batches: Sequence[MicroBatch]
+Update = tuple[Sequence[Example], Sequence[MicroBatch]]
+"""The examples that are ranked together, of which every process has all, and the texts of this process's own share."""
 
 
 class Learner:
@@ -114,11 +111,11 @@ class Learner:
                 own = part[at : min(at + size, end)]
                 documents = [each.positive for each in own] + [text for each in own for text in each.negatives]
                 sides = []
-                for texts, longest in (([each.query for each in own], lengths.query), (documents, lengths.document)):
-                    encoded = tokenize_texts(tokenizer, texts, max_length=longest, **options)
+                for side, texts in (("query", [each.query for each in own]), ("document", documents)):
+                    encoded = tokenize_texts(tokenizer, texts, max_length=lengths[side], **options)
                     sides.append(Tokens(encoded["input_ids"].to(device), encoded["attention_mask"].to(device)))
                 micro.append((sides[0], sides[1]))
-            updates.append(Update(part, micro))
+            updates.append((part, micro))
         return updates
 
     def stream(self, steps: range) -> Iterator[list[Update]]:
@@ -136,12 +133,13 @@ class Learner:
         The share of lambda in force is ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
         """
         stage, session, objective = self.stage, self.session, self.objectives[component]
+        examples, micro_batches = update
         ramps = {side: min(1.0, (step + 1) / max(1, stage.regularizer_of(side)[2])) ** 2 for side in SIDES}
         for group in self.optimizer.param_groups:
             group["lr"] = group["full_rate"] * learning_rate_share(stage, step)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = partial(total_loss, objective, labels_of(update.examples), stage, ramps)
-        log = over_batch(objective, update.micro_batches, loss, session)
+        loss = partial(total_loss, objective, labels_of(examples), stage, ramps)
+        log = over_batch(objective, micro_batches, loss, session)
         if session.num_processes > 1:  # each has its share of the gradient
             for parameter in self.parameters:
                 if parameter.grad is not None:
@@ -222,7 +220,7 @@ def over_batch(
     """
     single = len(micro_batches) == 1
     states, parts = [], []
-    with torch.set_grad_enabled(single), autocast(session.precision, session.device):  # the weights stay float32
+    with torch.set_grad_enabled(single), session.autocast():
         for micro in micro_batches:
             states.append(random_state(session.device))
             parts.append(objective.outputs(*micro))
@@ -249,7 +247,7 @@ def over_batch(
             live = parts[number]
         else:
             set_random_state(states[number], session.device)
-            with autocast(session.precision, session.device):
+            with session.autocast():
                 live = objective.outputs(*micro)
         tensors, gradients = [], []
         for name, output in live.items():

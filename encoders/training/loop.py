@@ -63,17 +63,12 @@ class Progress:
     best_step: int | None = None
     stale: int = 0  # validations in a row without a better score
     mixture: Mapping[str, Any] | None = None  # settings of the best mixture, found with the best weights
-    steps_before: int = 0  # of earlier stages
+    steps: int = 0  # over all stages
     mined_at: int | None = None  # step of the last mining of hard negatives
     seconds: float = 0.0  # over all resumptions
     finished: bool = False  # whether the checkpoint is that of all stages
     recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
     data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
-
-    @property
-    def steps(self) -> int:
-        """Over all stages."""
-        return self.steps_before + self.step
 
     @property
     def best_weights(self) -> str:
@@ -251,8 +246,9 @@ class Training:
                     with learner.counting():
                         values = learner.update(progress.step, updates[0], stage.component)
                 progress.step = step = progress.step + 1
+                progress.steps += 1
                 self._bar.update()
-                self._examples += sum(len(update.examples) for update in updates)
+                self._examples += sum(len(examples) for examples, _ in updates)
                 if step % recipe.log_every == 0 or step in (1, stage.steps):
                     rate = stage.learning_rate * learning_rate_share(stage, step - 1)
                     self._log({**values, "learning_rate": rate})
@@ -282,7 +278,7 @@ class Training:
             if progress.best_step is not None:
                 load_weights(self._folder / progress.best_weights, session.model.weighers)
             kept: dict[str, Any] = {"seconds": progress.seconds, "recipe": progress.recipe, "data": progress.data}
-            self._progress = Progress(stage=number, steps_before=progress.steps, **kept)
+            self._progress = Progress(stage=number, steps=progress.steps, **kept)
         self._learner = learner = Learner(stage, session, self._sources, number)
         if (negatives := stage.negatives or recipe.negatives) != self._negatives:
             self._negatives = negatives

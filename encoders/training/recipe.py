@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from encoders.checkpoints.notes import as_json
+from encoders.checkpoints.notes import MAX_LENGTH, as_json
 from encoders.models import SIDES
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.documents import OnBadLine
@@ -37,24 +37,6 @@ REGULARIZERS: Register[Callable[[Tensor], Tensor]] = Register(
 )
 """Sparsity regularisers by name, functions of the weights of a step's texts; those of installed packages are entry
 points of the group."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaxLength:
-    """Maximum length of texts in word pieces, [CLS] and [SEP] included."""
-
-    query: int = 256
-    document: int = 256
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lora:
-    """Low-rank adapters; defaults are those of peft for every linear layer of a network."""
-
-    rank: int = 8
-    alpha: int = 8  # the product of the two low-rank matrices is multiplied by alpha / rank
-    dropout: float = 0.0
-    targets: tuple[str, ...] | None = None  # names of linear layers, such as q_proj; None: all but the decoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,11 +298,11 @@ class Recipe:
     backbone: str = "bert-base-uncased"
     num_hidden_layers: int | None = None  # None: all layers of the backbone
     attention: Literal["bidirectional", "echo", "causal"] = "bidirectional"  # of a decoder LM
-    lora: Lora | None = None  # train adapters in place of the backbone; null: all weights
+    lora: Mapping[str, Any] | None = None  # ``Lora``: train adapters in place of the backbone; null: all weights
     output_bias: float | None = None  # for a backbone without masked-LM head; None: the default of encoders.backbone
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0
-    max_length: MaxLength = field(default_factory=MaxLength)
+    max_length: Mapping[str, int] = field(default_factory=dict)  # word pieces of each side, with [CLS] and [SEP]
     # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast;
     # auto: bf16 where the hardware computes it, else fp32
     precision: Literal["fp32", "fp32-strict", "bf16", "auto"] = "auto"
@@ -338,6 +320,9 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
+        for side in self.max_length.keys() - set(SIDES):
+            raise LearnedSparseError(f"max_length: {side!r} is no side{did_you_mean(side, SIDES)}")
+        object.__setattr__(self, "max_length", {**dict.fromkeys(SIDES, MAX_LENGTH), **self.max_length})
         for stage in self.stages:
             if problem := stage.problem(self.architecture, (stage.negatives or self.negatives).per_query):
                 raise LearnedSparseError(f"recipe {self.model}: stage {stage.name}: {problem}")

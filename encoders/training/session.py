@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -21,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, choose_device, has_bf16, set_random_state
+from encoders.backbone.device import choose_device, has_bf16, set_random_state
 from encoders.checkpoints.notes import as_json, is_sparse_encoder
 from encoders.checkpoints.tokenizer import tokenize_texts
 from encoders.encoding.model import LoadedModel, new_model
@@ -85,12 +86,12 @@ class Session:
         self.precision: str = recipe.precision
         if self.precision == "auto":
             self.precision = "bf16" if has_bf16(self.device) else "fp32"
+        self.autocast = partial(torch.autocast, self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+        """Context in which products are bfloat16 if ``precision`` is ``bf16``; the weights keep their data type."""
         bias: dict[str, Any] = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
-        lora = None if recipe.lora is None else vars(recipe.lora)
-        lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            max_length=lengths, attention=recipe.attention, lora=lora, **bias,
+            max_length=recipe.max_length, attention=recipe.attention, lora=recipe.lora, **bias,
         )  # fmt: skip
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:
@@ -156,8 +157,8 @@ class Session:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
         from encoders.encoding.encoder import CheckpointEncoder
 
-        module, model = self.model.weighers.part(component).side(side), self.model
-        with evaluating(module), autocast(self.precision, self.device):
+        module, model = self.model.weighers.part(component)[side], self.model
+        with evaluating(module), self.autocast():
             if (side, component) not in self._encoders:
                 terms, length = model.settings.terms or model.vocabulary.terms, model.max_length[side]
                 self._encoders[side, component] = CheckpointEncoder(

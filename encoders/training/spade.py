@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast
 from encoders.models.spade import COMPONENTS, SpaDE
 from encoders.training.examples import labels_of
 from encoders.training.recipe import CoTraining, Pruning
@@ -28,7 +27,7 @@ def cotrain(learner: Learner, step: int, updates: Sequence[Update], settings: Co
     """
     logs: list[dict[str, float]] = []
     if settings.share < 1:
-        losses, examples = _losses(learner, updates), [example for update in updates for example in update.examples]
+        losses, examples = _losses(learner, updates), [example for examples, _ in updates for example in examples]
         for name, own, others in zip(COMPONENTS, losses, reversed(losses), strict=True):
             selected = [examples[index] for index in hardest(others, settings.selected)]
             values = _averaged([learner.update(step, update, name) for update in learner.cut(selected)])
@@ -48,15 +47,15 @@ def cotrain(learner: Learner, step: int, updates: Sequence[Update], settings: Co
 def _losses(learner: Learner, updates: Sequence[Update]) -> list[Tensor]:
     """The losses of each component on all examples, without dropout; a query is ranked against its update."""
     losses, session = [list[Tensor]() for _ in COMPONENTS], learner.session
-    for update in updates:
+    for examples, micro_batches in updates:
         with evaluating(session.model.weighers), torch.no_grad(), learner.counting():
             for objective, of_component in zip(learner.objectives.values(), losses, strict=True):
-                with autocast(session.precision, session.device):
-                    parts = [objective.outputs(*micro) for micro in update.micro_batches]
+                with session.autocast():
+                    parts = [objective.outputs(*micro) for micro in micro_batches]
                 outputs = {
                     name: torch.cat(session.gather(torch.cat([part[name] for part in parts]))) for name in parts[0]
                 }
-                values = objective.losses(outputs, labels_of(update.examples)).values()
+                values = objective.losses(outputs, labels_of(examples)).values()
                 of_component.append(torch.stack(list(values)).sum(dim=0))
     return [torch.cat(of_component) for of_component in losses]
 

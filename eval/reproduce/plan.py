@@ -668,7 +668,7 @@ def expected_terms(recipe: Recipe | None, changes: Mapping[str, Any]) -> int:
         return _TERMS.get(recipe.architecture if recipe else "", _MEAN_TERMS)
     settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **recipe.settings, **changes}
     buckets = len(settings["layers"])
-    terms: float = buckets * settings["k"] * min(recipe.max_length.document, MEAN_TOKENS) * _DISTINCT
+    terms: float = buckets * settings["k"] * min(recipe.max_length["document"], MEAN_TOKENS) * _DISTINCT
     kept: float = settings.get("document_k") or terms
     return math.ceil(min(terms, kept * (buckets if settings.get("document_k_scope") == "bucket" else 1)))
 

@@ -88,7 +88,8 @@ def encoded_folders(collection: str, model: str, option: str, collection_option:
 
 def queries_folder(collection: str, split: str, model: str) -> Path:
     """Encoded queries of one split of a collection."""
-    return _of_split("queries", collection, split) / check_name(model, "model")
+    of_split = home() / "queries" / check_name(collection, "collection") / check_name(split, "split")
+    return of_split / check_name(model, "model")
 
 
 def index_folder(collection: str, model: str) -> Path:
@@ -98,7 +99,8 @@ def index_folder(collection: str, model: str) -> Path:
 
 def run_file(collection: str, split: str, model: str) -> Path:
     """TREC run of one split of a collection."""
-    return _of_split("runs", collection, split) / f"{check_name(model, 'model')}.txt"
+    of_split = home() / "runs" / check_name(collection, "collection") / check_name(split, "split")
+    return of_split / f"{check_name(model, 'model')}.txt"
 
 
 @contextmanager
@@ -158,11 +160,12 @@ def _place_folder(temporary: Path, path: Path) -> None:
         for file in (Path(parent, name) for name in (*names, ".")):
             if not file.is_symlink():
                 _sync(file)
-    _remove(_aside(path))  # of a writer that was killed after its second rename
+    aside = path.with_name(f".{path.name}.replaced")
+    _remove(aside)  # of a writer that was killed after its second rename
     if path.is_dir():
-        path.rename(_aside(path))  # a writer that is killed here leaves it, and ``restore_folder`` restores it
+        path.rename(aside)  # a writer that is killed here leaves it, and ``restore_folder`` restores it
     temporary.rename(path)
-    _remove(_aside(path))
+    _remove(aside)
 
 
 @contextmanager
@@ -195,10 +198,11 @@ def new_output(
 
 def restore_folder(path: Path) -> None:
     """Rename the folder that a killed writer has moved aside back to ``path``, if ``path`` does not exist."""
-    if not path.exists() and _aside(path).is_dir():
+    aside = path.with_name(f".{path.name}.replaced")
+    if not path.exists() and aside.is_dir():
         with suppress(LearnedSparseError), locked(path):  # a writer that is alive goes on by itself
             if not path.exists():
-                _aside(path).rename(path)
+                aside.rename(path)
 
 
 @contextmanager
@@ -285,20 +289,11 @@ def write_json(path: str | Path, content: Any, *, record: bool = False) -> None:
         temporary.write_text(f"{text}\n", encoding="ascii")
 
 
-def _of_split(kind: str, collection: str, split: str) -> Path:
-    return home() / kind / check_name(collection, "collection") / check_name(split, "split")
-
-
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _aside(path: Path) -> Path:
-    """Name of a folder while it is replaced."""
-    return path.with_name(f".{path.name}.replaced")
 
 
 def _sync(path: Path) -> None:

@@ -77,7 +77,7 @@ def counted(recipe: Recipe, backbone: Path) -> tuple[dict[Side, float], int, flo
         return tensor
 
     for side, tokens in TOKENS.items():
-        weigher = model.weighers.side(side).train()
+        weigher = model.weighers[side].train()
         ids = torch.full((1, tokens), 5)
         with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=ONE_DNN) as counter:
             weigher(ids, torch.ones_like(ids))

@@ -339,7 +339,7 @@ def train_peer(recipe: Path, loss: str, start: Path, output: Path) -> dict[str, 
     torch.manual_seed(of.seed)
     no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # stage.dropout is false
     model = SparseEncoder(str(start), device="cpu", config_kwargs=no_dropout)
-    model.max_seq_length = of.max_length.document
+    model.max_seq_length = of.max_length["document"]
     learned: dict[str, Callable[[SparseEncoder], Any]] = {
         "kl": partial(losses.SparseDistillKLDivLoss, temperature=1.0), "margin": losses.SparseMarginMSELoss,
     }  # fmt: skip

@@ -13,7 +13,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone.device import autocast, process_settings
+from encoders.backbone.device import process_settings
 from encoders.backbone.towers import LanguageModel, load_tokenizer
 from encoders.checkpoints.tokenizer import Vocabulary
 from encoders.models.splade import Splade, SpladeSettings
@@ -59,7 +59,8 @@ def steps(who: str, folder: Path, precision: str, texts: int, tokens: int, round
     for _ in range(rounds + 1):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with process_settings(precision, device), autocast(precision, device):
+        autocast = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+        with process_settings(precision, device), autocast:
             weights = forward(ids, torch.ones_like(ids))
         queries, documents = weights.float().chunk(2)
         loss = nn.functional.cross_entropy(queries @ documents.T, torch.arange(len(queries)))

@@ -43,7 +43,7 @@ def weights(model: LoadedModel, side: Side) -> torch.Tensor:
         TEXTS, padding=True, truncation=True, max_length=model.max_length[side], return_tensors="pt"
     )
     with torch.no_grad():
-        result: torch.Tensor = model.weighers.eval().side(side)(tokens["input_ids"], tokens["attention_mask"])
+        result: torch.Tensor = model.weighers.eval()[side](tokens["input_ids"], tokens["attention_mask"])
     return result
 
 

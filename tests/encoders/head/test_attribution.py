@@ -33,7 +33,7 @@ Entries = dict[tuple[str, int, int], float]
 
 def explained(model: LoadedModel, side: Side, text: str) -> tuple[Tensor, list[Shares]]:
     """Weights ``(dimensions,)``, and the shares of the positive ones."""
-    tokens, module = inputs(model, [text]), cast(Any, model.weighers.side(side))
+    tokens, module = inputs(model, [text]), cast(Any, model.weighers[side])
     with torch.inference_mode():
         weights = module(*tokens)[0]
         return weights, module.shares(*tokens, weights.nonzero().flatten())

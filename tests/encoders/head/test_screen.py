@@ -123,7 +123,7 @@ def test_the_faster_head_is_chosen_once(faster: str, monkeypatch: pytest.MonkeyP
     screened = Screen()
     monkeypatch.setattr(head, "_exact_int8", lambda _: True)
     seconds = {"screened": (1.0, 2.0), "plain": (2.0, 1.0)}[faster]
-    monkeypatch.setattr(head, "_seconds", lambda run: seconds[run.func.__name__ != "_found"])
+    monkeypatch.setattr(head, "_seconds", lambda run: [seconds[run.func.__name__ != "_found"]])
     results = [pool(hidden, mask, weight, bias, pooling="max", screen=screened) for _ in range(2)]
     assert screened.used is (faster == "screened")
     monkeypatch.setattr(head, "_seconds", None)
@@ -136,7 +136,7 @@ def test_the_plain_head_where_screening_is_not_proven(case: str, monkeypatch: py
     hidden, mask, weight, bias = sparse_model()
     options: dict[str, Any] = {"pooling": "max"}
     monkeypatch.setattr(head, "_exact_int8", lambda _: case != "inexact")
-    monkeypatch.setattr(head, "_seconds", lambda run: 1.0 if run.func.__name__ == "_found" else 2.0)
+    monkeypatch.setattr(head, "_seconds", lambda run: [1.0 if run.func.__name__ == "_found" else 2.0])
     if case == "float64":
         hidden, weight, bias = hidden.double(), weight.double(), bias.double()
     if case == "dense":
@@ -153,7 +153,7 @@ def test_the_plain_head_where_screening_is_not_proven(case: str, monkeypatch: py
 def test_a_model_that_learns_gets_the_same_gradients(log: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over two updates of a decoder that grows in one step, so that other terms get weight."""
     monkeypatch.setattr(head, "_exact_int8", lambda _: True)
-    monkeypatch.setattr(head, "_seconds", lambda run: 1.0 if run.func.__name__ == "_found" else 2.0)
+    monkeypatch.setattr(head, "_seconds", lambda run: [1.0 if run.func.__name__ == "_found" else 2.0])
     hidden, mask, *decoder = sparse_model()
     hidden[1, 1:] = hidden[1, :1]  # ties, of which the first token wins
     mask = mask.clone()
@@ -188,7 +188,7 @@ def test_saturating_products_are_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
         return (pairs.sum(3).clamp(-(2**15), 2**15 - 1).sum(2) - 128 * right.int().sum(0)).int()
 
     monkeypatch.setattr(torch, "_int_mm", exact_int_mm)
-    monkeypatch.setattr(head, "_seconds", lambda run: 1.0)
+    monkeypatch.setattr(head, "_seconds", lambda run: [1.0])
     assert head._exact_int8(torch.ones(17, 64))
     monkeypatch.setattr(torch, "_int_mm", saturating)
     assert not head._exact_int8(torch.ones(17, 64))

@@ -62,7 +62,7 @@ def test_every_architecture_has_cases_a_test_and_a_reference(root: Path) -> None
 @every_side
 @every_case
 def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
-    module = model.weighers.side(side)
+    module = model.weighers[side]
     padded, weights = weigh(module, model, pad_to_multiple_of=32), weigh(module, model)
     torch.testing.assert_close(padded, weights, **TOLERANCE.get(model.architecture, {}))
     assert torch.equal(padded > 0, weights > 0)
@@ -71,7 +71,7 @@ def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
 @every_side
 @every_case
 def test_a_batch_gives_the_weights_of_single_texts(model: LoadedModel, side: Side) -> None:
-    module = model.weighers.side(side)
+    module = model.weighers[side]
     single = torch.cat([weigh(module, model, [text]) for text in TEXTS])
     torch.testing.assert_close(weigh(module, model), single, **TOLERANCE.get(model.architecture, {}))
 
@@ -79,7 +79,7 @@ def test_a_batch_gives_the_weights_of_single_texts(model: LoadedModel, side: Sid
 @every_side
 @every_case
 def test_weights_are_not_negative_and_not_constant(model: LoadedModel, side: Side) -> None:
-    weights = weigh(model.weighers.side(side), model)
+    weights = weigh(model.weighers[side], model)
     assert weights.shape == (len(TEXTS), len(model.settings.terms or model.vocabulary.terms))
     assert weights.dtype == torch.float32
     assert (weights >= 0).all()
@@ -93,7 +93,7 @@ def test_a_loaded_checkpoint_gives_the_same_weights(model: LoadedModel, tmp_path
     loaded = load_checkpoint(tmp_path)
     loaded.weighers.eval()
     for side in SIDES:
-        after, before = (weigh(each.weighers.side(side), model) for each in (loaded, model))
+        after, before = (weigh(each.weighers[side], model) for each in (loaded, model))
         torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
@@ -141,9 +141,9 @@ def test_every_parameter_belongs_to_exactly_one_tower(model: LoadedModel) -> Non
 @every_side
 @every_case
 def test_bf16_weights_are_similar(model: LoadedModel, side: Side) -> None:
-    exact = weigh(model.weighers.side(side), model)
+    exact = weigh(model.weighers[side], model)
     with torch.inference_mode():
-        bf16 = copy.deepcopy(model.weighers.side(side)).to(torch.bfloat16)(*inputs(model, TEXTS))
+        bf16 = copy.deepcopy(model.weighers[side]).to(torch.bfloat16)(*inputs(model, TEXTS))
     assert torch.cosine_similarity(exact.flatten(), bf16.float().flatten(), dim=0) > MIN_SIMILARITY.get(
         model.architecture, 0.98
     )
@@ -153,7 +153,7 @@ def test_bf16_weights_are_similar(model: LoadedModel, side: Side) -> None:
 @every_case
 def test_training_in_bf16_autocast_gives_float32_weights_and_gradients(model: LoadedModel, side: Side) -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        weights = model.weighers.side(side)(*inputs(model, TEXTS))
+        weights = model.weighers[side](*inputs(model, TEXTS))
     assert weights.dtype == torch.float32
     if weights.requires_grad:
         weights.sum().backward()
@@ -171,7 +171,7 @@ def test_an_encoder_gives_the_weights_of_its_module(model: LoadedModel, side: Si
     save_checkpoint(tmp_path, model)
     texts = [*TEXTS, *("the memory of cycles of references, of the objects " * times for times in (1, 2, 2, 4))]
     batch = load_encoder(str(tmp_path), side, device="cpu", dtype="fp32", batch_size="150t").encode(texts)
-    expected = weigh(model.weighers.side(side), model, texts, truncation=True, max_length=64)
+    expected = weigh(model.weighers[side], model, texts, truncation=True, max_length=64)
     bounds = TOLERANCE.get(model.architecture, {"rtol": 1e-5, "atol": 1e-5})
     torch.testing.assert_close(torch.from_numpy(batch.to_scipy().toarray()), expected, **bounds)
 

@@ -82,7 +82,7 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
         ids = inputs(model, [text])[0][0]
         logits = {name.removeprefix("query_"): logits_of(model.towers[name], ids) for name in parsed.networks(side)}
         unused_logits = next(iter(logits.values()))  # the mode does not use the logits of a missing tower
-        weights = weigh(model.weighers.side(side), model, [text])[0]
+        weights = weigh(model.weighers[side], model, [text])[0]
         expected = sparterm(
             logits.get("importance", unused_logits),
             logits.get("gate", unused_logits),

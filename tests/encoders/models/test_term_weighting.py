@@ -45,7 +45,7 @@ def test_both_sides_equal_plain_loops(architecture: str, settings: dict[str, Any
     for side in SIDES:
         texts = PAIRS if side == "document" and parsed.uses_expanded else TEXTS
         with torch.no_grad():
-            weights = model.weighers.side(side)(*inputs(model, texts, pad_to_multiple_of=16))
+            weights = model.weighers[side](*inputs(model, texts, pad_to_multiple_of=16))
         expected = torch.tensor([weights_of(inputs(model, [text])[0][0], side) for text in texts])
         torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
 

@@ -62,7 +62,7 @@ def reference_weights(model: LoadedModel, side: Side, text: str) -> Tensor:
 def test_equals_plain_loops_over_hidden_states(settings: dict[str, Any], tiny_bert: Path) -> None:
     model = new_uhd(tiny_bert, **settings)
     for side in SIDES:
-        weights = weigh(model.weighers.side(side), model)  # in one batch, with padding
+        weights = weigh(model.weighers[side], model)  # in one batch, with padding
         expected = torch.stack([reference_weights(model, side, text) for text in TEXTS])
         torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
 
@@ -105,8 +105,8 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
             source = model.towers["joint" if encoders == "joint" else f"bucket-{layer}"]
             tower.head.load_state_dict(source.head.state_dict(), strict=False)
         for side in SIDES:
-            component = model.weighers.side(side).components[f"b{layer}"]  # type: ignore[index]
-            assert torch.equal(weigh(component, model), weigh(single.weighers.side(side), single)), (side, layer)
+            component = model.weighers[side].components[f"b{layer}"]  # type: ignore[index]
+            assert torch.equal(weigh(component, model), weigh(single.weighers[side], single)), (side, layer)
     assert list(model.weighers.query.components) == ["b1", "b2"]  # type: ignore[arg-type]
 
 

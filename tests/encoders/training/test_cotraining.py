@@ -53,7 +53,7 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
 
 
 def examples_of(batch: Any) -> list[Any]:
-    return [example for update in batch for example in update.examples]
+    return [example for examples, _ in batch for example in examples]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     train, updates = Learner.update, []
 
     def record(self: Learner, step: int, update: Any, component: str) -> dict[str, float]:
-        updates.append((component, [example.query for example in update.examples]))
+        updates.append((component, [example.query for example in update[0]]))
         return train(self, step, update, component)
 
     monkeypatch.setattr(Learner, "update", record)

@@ -37,7 +37,9 @@ def batch() -> dict[str, Tensor]:
 def losses_of(batch: dict[str, Tensor], distillation: Distillation) -> dict[str, Tensor]:
     """The losses of a ranking objective."""
     identity = nn.Identity()
-    objective = RankingObjective(Rank(loss="none"), TermWeighers(identity, identity), (), distillation)
+    objective = RankingObjective(
+        Rank(loss="none"), TermWeighers({"query": identity, "document": identity}), (), distillation
+    )
     known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
     return objective.losses(batch, Labels(known, batch["teacher"]))
 

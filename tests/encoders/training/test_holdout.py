@@ -186,7 +186,7 @@ def test_training_neither_sees_nor_mines_held_out_queries(
 
     def recorded(self: Learner, step: int) -> Any:
         updates = made(self, step)
-        seen.update(example.query for update in updates for example in update.examples)
+        seen.update(example.query for examples, _ in updates for example in examples)
         return updates
 
     monkeypatch.setattr(Learner, "batch", recorded)

@@ -210,7 +210,7 @@ def test_repeated_forward_passes_have_the_same_dropout(
     session, learner = first_stage(tiny_recipe(stage))
     objective, update = make_objective(learner.stage, session.model), learner.batch(0)[0]
     torch.manual_seed(5)
-    for micro, example in zip(update.micro_batches, update.examples, strict=True):
+    for micro, example in zip(*reversed(update), strict=True):
         outputs = objective.outputs(*micro)
         (objective.losses(outputs, labels_of([example]))["rank_loss"].sum() / 4).backward()
     for name, parameter in session.model.weighers.named_parameters():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -169,11 +170,11 @@ def test_trains_into_the_default_folder_and_prints_the_next_command(
     assert "\nnext: python -m learned_sparse.encode --model tiny --collection " in output
 
 
-def test_stopped_and_interrupted_runs_go_on(
+def test_the_continuation_that_is_printed_goes_on(
     recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    """A run whose time is up leaves a checkpoint, one that is interrupted leaves none."""
-    output = tmp_path / "run"
+    """Of a run whose time is up, which leaves a checkpoint, and of one that is interrupted, which leaves none."""
+    output = tmp_path / "my run"  # a path to quote
     arguments = [
         "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
         "--set", "stages.0.steps=2", "--set", "negatives.ranks=[2, 100]", "--on-bad-line", "skip",
@@ -184,14 +185,21 @@ def test_stopped_and_interrupted_runs_go_on(
         self.interrupted = True
         return True
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "stops", interrupt)
-        assert main(arguments) == 130
-    assert capsys.readouterr().out.startswith("training was interrupted after step 1; the same command with --resume")
-    assert not (output / "learned_sparse.json").exists()
-    assert main([*arguments, "--overwrite", "--max-seconds", "0"]) == 0
-    assert re.match(rf"{output}: 1 steps in .*, stopped early; the same command with", capsys.readouterr().out)
-    assert main([*arguments, "--resume", "--max-seconds", "0"]) == 0
+    ends = f"{output}: 1 steps in "
+    for status, told, limit in (
+        (0, ends, ["--max-seconds", "0", "--overwrite"]),
+        (0, ends, ["--overwrite", "--max-seconds=0"]),
+        (130, "training was interrupted after step 1; go on with", ["--overwrite"]),
+    ):
+        with monkeypatch.context() as patch:
+            if status == 130:
+                patch.setattr(Training, "stops", interrupt)
+            assert main([*arguments, *limit]) == status
+        first, command = capsys.readouterr().out.splitlines()[:2]
+        assert first.startswith(told)
+        _, _, module, *words = shlex.split(command)
+        assert (module, words) == ("encoders.train", [*arguments, "--resume"])
+    assert main([*words, "--max-seconds", "0"]) == 0
     assert f"{output}: 2 steps in " in capsys.readouterr().out
 
 

@@ -57,7 +57,7 @@ def test_segments_fit_their_encoders() -> None:
         words = dict(itertools.pairwise(row.options))
         if "--segment-length" in words and row.recipe:
             recipe = load_recipe(row.recipe, changes=list(row.changes))
-            limit = recipe.max_length if isinstance(recipe.max_length, int) else recipe.max_length.document
+            limit = recipe.max_length if isinstance(recipe.max_length, int) else recipe.max_length["document"]
             segment, length = int(words["--segment-length"]), int(words.get("--max-length", limit))
             assert (2 * segment + 3 if row.expanded else segment + 2) <= length
 
