@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from encoders.head import token_top_k
-from encoders.head.token_top_k import keep_largest, max_pool_entries, top_k_per_row
+from encoders.head.token_top_k import keep_largest, largest_shares, max_pool_entries, top_k_per_row
 
 SIZES = [(7, 53, 3), (1, 300, 4), (40, 1000, 1), (9, 64, 64), (5, 33, 32), (0, 20, 2), (20, 4000, 20)]
 
@@ -60,6 +60,7 @@ def test_equal_scores_in_bf16(rows: int, n: int, k: int) -> None:
     assert values.dtype == torch.float32
     assert torch.equal(values, expected)
     assert torch.equal(columns, reference)
+    assert torch.equal(top_k_per_row(hidden.bfloat16(), weight.bfloat16(), bias, k)[0], expected)  # as under autocast
 
 
 @pytest.mark.parametrize("k", [0, 54])
@@ -89,3 +90,6 @@ def test_pooled_by_hand() -> None:
     (pooled * torch.tensor([1.0, 10.0, 100.0, 1000.0, 10000.0])).sum().backward()
     assert values.grad is not None
     assert values.grad.tolist() == [[0.0, 1.0], [10.0, 0.0], [10.0, 0.0], [0.0, 1000.0]]
+    shares = largest_shares(values.detach() / 10, columns, torch.tensor([0, 0, 4, 6]), torch.tensor([1, 3]))
+    assert (shares.token.tolist(), shares.column.tolist()) == ([0, 6], [1, 3])
+    assert shares.value.tolist() == pytest.approx([0.7, 0.5])
