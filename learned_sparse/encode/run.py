@@ -195,8 +195,8 @@ def _encode_queries(source: Source, encoder: Encoder, parts: PartFolder, progres
         windows.append(encode_texts(encoder, texts[start : start + WINDOW]))
         progress(len(windows[-1]))
     weights = SparseBatch.concatenate(windows)
-    parts.begin(weights, ids)
-    impacts, statistics = parts.manifest.quantizer.quantize(weights, ids)
+    parts.begin(weights, ids, "query")
+    impacts, statistics = parts.manifest.quantizer.quantize(weights, ids, "query")
     warnings = write_queries(folder, queries, impacts, LuceneTerms(weights.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
