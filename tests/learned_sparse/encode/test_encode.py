@@ -149,12 +149,12 @@ def test_changes_of_settings_reach_both_sides_and_the_manifest(
     received: dict[str, Any] = {}
 
     def load(_: str, side: str, **options: Any) -> FakeEncoder:
-        received[side] = options["settings"]
+        received[side] = options["settings"], options.get("weights", True)
         return FakeEncoder(side)
 
     install_loader(monkeypatch, load)
     encode_file(corpus, tmp_path / "out", "--set", "alpha=0.3")
-    assert received == {"document": {"alpha": 0.3}, "query": {"alpha": 0.3}}
+    assert received == {"document": ({"alpha": 0.3}, True), "query": ({"alpha": 0.3}, False)}
 
 
 def test_choice_of_the_quantiser() -> None:
