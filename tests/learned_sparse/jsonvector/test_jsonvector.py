@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,15 @@ def test_broken_gzip(tmp_path: Path) -> None:
     for reader in (lambda: list(read_vectors(tmp_path)), lambda: load_vectors([tmp_path])):
         with pytest.raises(LearnedSparseError, match=r"b.jsonl.gz:\d: "):
             reader()
+
+
+def test_reading_keeps_only_hashes_of_ids(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_text("".join(f'{{"id": "{number:0999}", "vector": {{"a": 1}}}}\n' for number in range(3000)))
+    tracemalloc.start()
+    assert sum(1 for _ in read_vectors(path)) == 3000
+    assert tracemalloc.get_traced_memory()[1] < 10**6  # bytes; the ids are three times as much
+    tracemalloc.stop()
 
 
 def test_files_of_other_tools(tmp_path: Path) -> None:
