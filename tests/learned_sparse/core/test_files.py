@@ -104,7 +104,6 @@ def test_the_first_of_two_writers_wins(tmp_path: Path, new: Any) -> None:
         (read_json, None, ": no such file; check the path"),
         (read_json, b'{\n"a": }', ":2: not readable as JSON: Expecting value"),
         (read_json, b'"\xff"', ": not readable as JSON: 'utf-8' codec can't decode byte 0xff"),
-        (read_yaml, None, ": no such file"),
         (read_yaml, b"a: [", ": not readable as YAML"),
         (read_yaml, b"\xff", ": cannot be read"),
         (read_yaml, b"- 1", ": expected a mapping of settings, got [1]"),

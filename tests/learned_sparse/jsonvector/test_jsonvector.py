@@ -102,7 +102,6 @@ BAD_LINES = [
     ('{"id": "x", "vector": {"a": 0}}', "'a' has the impact 0"),
     ('{"id": "x", "vector": {"b": 1, "a": 2.9}}', "'a' has the impact 2.9"),
     ('{"id": "x", "vector": {"a": "3"}}', "'a' has the impact '3'"),
-    ('{"id": "x", "vector": {"a": 3000000000}}', "'a' has the impact 3000000000"),
     ('{"id": "x", "vector": {"new york": 2}}', "cannot hold the term 'new york'"),
     (f'{{"id": "x", "vector": {{"{EMPTY_TERM}": 2}}}}', "reserved"),
     ('{"id": "x", "vector": {"a": NaN}}', "not JSON"),
@@ -244,11 +243,9 @@ def test_bad_topics(tmp_path: Path, content: str, message: str) -> None:
         read_topics(tmp_path / "queries.tsv")
 
 
-def test_topics_compressed_missing_or_not_utf8(tmp_path: Path) -> None:
+def test_topics_compressed_or_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "queries.tsv.gz").write_bytes(gzip.compress(b"q1\ta a\r\n"))
     assert read_topics(tmp_path / "queries.tsv.gz") == {"q1": {"a": 2}}
-    with pytest.raises(LearnedSparseError, match="no such file"):
-        read_topics(tmp_path / "none.tsv")
     (tmp_path / "queries.tsv").write_bytes(b"q1\t\xff\n")
     with pytest.raises(LearnedSparseError, match=r"queries.tsv:1: not UTF-8"):
         read_topics(tmp_path / "queries.tsv")
