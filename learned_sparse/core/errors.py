@@ -37,7 +37,7 @@ _KINDS = (
     ("a Lucene index", "segments_*"),
     ("a Lucene index", "*/segments_*"),
     ("encoded queries", "queries.tsv", "manifest.json"),
-    ("encoded documents", "manifest.json"),
+    ("encoded documents", "manifest.json", "vectors"),
     ("a checkpoint", "learned_sparse.json"),
     ("a checkpoint", "modules.json"),
     ("a model of transformers", "config.json"),

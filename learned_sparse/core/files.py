@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -25,6 +26,8 @@ _CHECKSUM = "sha256"
 _MAX_NAME = 150
 """Bytes of a name in paths; file systems allow 255, and shards, seeds and temporary names add to it."""
 _log = logging.getLogger(__name__)
+_not_locked = itertools.count()
+"""Counts the locks that could not be taken: the first one is reported."""
 
 
 def home() -> Path:
@@ -211,8 +214,8 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
 
     While another process or thread writes ``path``, raise an error, or with ``wait`` wait for it. The lock is the file
     ``.NAME.lock`` beside ``path``, which is removed with the block. The operating system releases the lock of a killed
-    process. Where no lock can be taken (a file system without locks, a folder above that cannot be written), a warning
-    says so and the block gets False.
+    process. Where no lock can be taken (a file system without locks, a folder above that cannot be written), the block
+    gets False; the first time in a process, a warning says so.
     """
     from filelock import FileLock, Timeout
 
@@ -230,7 +233,8 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
         without_locks = error.errno in {errno.ENOLCK, errno.EOPNOTSUPP}
         if not without_locks and not os.access(path, os.W_OK):
             raise unwritable(path, error) from error
-        _log.warning("%s: not locked (%s); make sure that no other command writes there", path, error)
+        if next(_not_locked) == 0:
+            _log.warning("%s: not locked (%s); make sure that no other command writes there", path, error)
         yield False
         return
     try:

@@ -91,15 +91,12 @@ class Quantizer:
         return cls((2**bits - 1) / float(np.percentile(positive, percentile)), bits)
 
 
-def calibrate_on(
-    weights: SparseBatch, ids: Sequence[str], bits: int | None = None, percentile: float = 100.0
-) -> Quantizer:
-    """``Quantizer.calibrate`` for ``weights``, those of the texts ``ids`` at the beginning of the input."""
-    Quantizer(1.0).quantize(weights, ids)  # raises for weights that no quantiser takes
+def calibrate_on(weights: SparseBatch, bits: int | None = None, percentile: float = 100.0) -> Quantizer:
+    """``Quantizer.calibrate`` for the ``weights`` of the first texts of the input, which ``quantize`` has accepted."""
     try:
         quantizer = Quantizer.calibrate(weights.values, bits or CALIBRATED_BITS, percentile)
     except LearnedSparseError as error:
-        raise LearnedSparseError(f"first {len(ids)} texts: {error}") from None
+        raise LearnedSparseError(f"first {len(weights)} texts: {error}") from None
     factor, bits = quantizer.scale, quantizer.bits
-    _log.info("quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), factor, bits)
+    _log.info("quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(weights), factor, bits)
     return quantizer

@@ -241,8 +241,9 @@ def _measured(
 ) -> HybridRecord:
     steps = range(0, len(sample), _SAMPLE_STEP)
     weights = SparseBatch.concatenate([encode_texts(documents, sample[at : at + _SAMPLE_STEP]) for at in steps])
+    Quantizer(1.0).quantize(weights, [text[:60] for text in sample])  # raises for weights that no quantiser takes
     own = documents.quantizer
-    quantizer = own if own and own.bits else calibrate_on(weights, sample, BITS, percentile)
+    quantizer = own if own and own.bits else calibrate_on(weights, BITS, percentile)
     scale = _rounded(quantizer.scale * (2**BITS - 1) / (2 ** (quantizer.bits or BITS) - 1))
     spans = [_span(text) for text in sample[:PSEUDO_QUERIES]]
     bm25_score = _typical_score(AnalyzedText().encode(spans), words.encode(sample))

@@ -88,16 +88,16 @@ class PartFolder:
         if stored and not stored.complete and (changed := differences(stored.versions, self.manifest.versions)):
             _log.warning("%s: continued with other versions, which may round differently: %s", folder, as_text(changed))
 
-    def begin(self, weights: SparseBatch, ids: Sequence[str]) -> None:
+    def begin(self, weights: SparseBatch, ids: Sequence[str], kind: str = "document") -> None:
         """Before the first part: save the manifest without an outcome, and remove a run that is to be overwritten.
 
         ``weights``: those of the first texts ``ids``, on which a quantiser is calibrated if need be. Raises for weights
-        that cannot be quantised, before anything is removed.
+        that cannot be quantised, before anything is removed; the error names the ``kind`` of text.
         """
-        self.manifest.quantizer.quantize(weights, ids)
+        self.manifest.quantizer.quantize(weights, ids, kind)
         if self.calibrates:
             options = self.manifest.options
-            quantizer = calibrate_on(weights, ids, options.get("bits"), options.get("calibration", 100.0))
+            quantizer = calibrate_on(weights, options.get("bits"), options.get("calibration", 100.0))
             self.manifest = replace(self.manifest, quantizer=quantizer)
         if self.overwrite:
             clear(self.folder)

@@ -118,6 +118,7 @@ def encode_source(options: Namespace, source: Source, progress: Progress) -> Man
         kind="queries" if options.queries else "documents", collection=source.collection, split=source.split,
         model=options.model, checkpoint=options.checkpoint, input=tuple(entries), options=recorded,
     )  # fmt: skip
+    del query_encoder  # ``parts`` has its description; a hybrid was weighed with its network, which is large
     if source.reader is None:
         return _encode_queries(source, encoder, parts, progress)
     pipeline = Pipeline(parts, source.reader, encoder)
@@ -169,16 +170,17 @@ def _load(options: Namespace, source: Source) -> tuple[Encoder, Encoder | None, 
     if options.queries:
         named = options.hybrid != BM25
         folder = Path(options.hybrid) if named else vectors_folder(str(source.collection), options.model)
-        record = dataclasses.asdict(hybrid.recorded_hybrid(folder))
-        return hybrid.load_encoder(checkpoint, "query", hybrid=record, **own), None, None
-    queries, documents = load_encoder(checkpoint, "query", **shared), load_encoder(checkpoint, "document", **own)
+        described = dataclasses.asdict(hybrid.recorded_hybrid(folder))
+        return hybrid.load_encoder(checkpoint, "query", hybrid=described, **own), None, None
+    resumed = options.resume and (source.output / MANIFEST).is_file()
+    record = hybrid.recorded_hybrid(source.output) if resumed else None
+    queries = load_encoder(checkpoint, "query", weights=record is None, **shared)
+    documents = load_encoder(checkpoint, "document", **own)
     reader = open_source(options).reader or ()  # ``source`` reads the documents once, for their vectors
     texts = (document.with_expanded if documents.uses_expanded else document.text for document in reader)
-    resumed = options.resume and (source.output / MANIFEST).is_file()
     joined, queries = hybrid.hybrid_sides(
-        documents, queries, texts, bits=options.bits or bm25.BITS, percentile=options.calibration,
-        record=hybrid.recorded_hybrid(source.output) if resumed else None,
-    )  # fmt: skip
+        documents, queries, texts, bits=options.bits or bm25.BITS, percentile=options.calibration, record=record
+    )
     return joined, queries, joined.statistics
 
 
@@ -195,8 +197,8 @@ def _encode_queries(source: Source, encoder: Encoder, parts: PartFolder, progres
         windows.append(encode_texts(encoder, texts[start : start + WINDOW]))
         progress(len(windows[-1]))
     weights = SparseBatch.concatenate(windows)
-    parts.begin(weights, ids)
-    impacts, statistics = parts.manifest.quantizer.quantize(weights, ids)
+    parts.begin(weights, ids, "query")
+    impacts, statistics = parts.manifest.quantizer.quantize(weights, ids, "query")
     warnings = write_queries(folder, queries, impacts, LuceneTerms(weights.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)

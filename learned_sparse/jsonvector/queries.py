@@ -120,7 +120,7 @@ def read_query_vectors(path: Path, quantizer: Quantizer | None = None) -> dict[s
                 "--quantization-factor (100 keeps two decimals)"
             )
         row = SparseBatch.from_dicts([weights], np.float64)
-        queries[name] = (quantizer or Quantizer(1.0)).quantize(row, [name])[0].row(0)
+        queries[name] = (quantizer or Quantizer(1.0)).quantize(row, [name], "query")[0].row(0)
     if not queries:
         raise LearnedSparseError(f"{path}: no queries")
     return queries

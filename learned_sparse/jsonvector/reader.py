@@ -95,7 +95,7 @@ def read_vectors(*paths: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
 
     A path is a file, a folder of files, or a folder that ``learned_sparse.encode`` wrote, which must be complete and
     hold the files of its manifest. Lines that Anserini would drop or change, and repeated ids, raise an error with file
-    and line. Only one document is in memory at a time.
+    and line. In memory are one document and a hash of each id, as in ``DocumentReader``.
     """
     files: list[Path] = []
     for path in map(Path, paths):
@@ -106,11 +106,11 @@ def read_vectors(*paths: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def read_objects(
-    files: Iterable[Path], *, weights: bool = False, seen: set[str] | None = None
+    files: Iterable[Path], *, weights: bool = False, seen: set[int] | None = None
 ) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """``LineReader.parse_object`` of each line of ``files``.
 
-    A repeated id, or one that is in ``seen`` already, raises an error with file and line; ids are added to ``seen``.
+    A repeated id, or one whose hash is in ``seen``, raises an error with file and line; hashes are added to ``seen``.
     """
     seen = set() if seen is None else seen
     reader = LineReader(weights=weights)
@@ -120,9 +120,9 @@ def read_objects(
                 name, vector, content = reader.parse_object(line)
             except BadLineError as error:
                 raise LearnedSparseError(f"{file}:{number}: {error}") from None
-            if name in seen:
+            if hash(name) in seen:
                 raise LearnedSparseError(f"{file}:{number}: the id {name!r} occurs twice; remove one of the two")
-            seen.add(name)
+            seen.add(hash(name))
             yield name, vector, content
 
 

@@ -49,7 +49,7 @@ def quantize_vectors(
             quantizer = Quantizer.calibrate(np.array([largest]), bits or BITS)
         else:
             quantizer = Quantizer(factor, bits)
-        seen: set[str] = set()
+        seen = set[int]()
         parts = [folder / "vectors" / f"{n:05d}.jsonl{'.gz' * (f.suffix == '.gz')}" for n, f in enumerate(files)]
         counts = Counts.total(
             _write(read_objects([file], weights=True, seen=seen), part, quantizer)

@@ -94,14 +94,14 @@ class QueryEncoder:
         recorded = dict(manifest.query_encoder or {})
         if changes:
             recorded["settings"] = {**recorded.get("settings", {}), **changes}
-        source = checkpoint or find_checkpoint(manifest, index)
+        source, of_index = checkpoint or find_checkpoint(manifest, index), dict[str, Any]()
         if isinstance(source, str | Path):
-            kept = {key: recorded[key] for key in RECORDED_OPTIONS if recorded.get(key)}
-            options = {"model": manifest.model, **kept, **options}
+            of_index = {key: recorded[key] for key in RECORDED_OPTIONS if recorded.get(key)}
+            of_index["model"] = manifest.model
         if checkpoint is None and manifest.options.get("revision"):
-            options = {"revision": manifest.options["revision"], **options}
+            of_index["revision"] = manifest.options["revision"]
         try:
-            query_encoder = cls(source, manifest.query_quantizer, load=load, **options)
+            query_encoder = cls(source, manifest.query_quantizer, load=load, **{**of_index, **options})
         except LearnedSparseError as error:
             raise LearnedSparseError(
                 f"{index}: cannot load its encoder from {source}; name another checkpoint with --checkpoint: {error}"
@@ -117,9 +117,11 @@ class QueryEncoder:
                     f"--set {key}={value}; settings that only queries depend on: {free}"
                 )
         if changed := differences(recorded, encoder.description):
+            wrong = ", ".join(name for name in options if name in changed)
+            way_out = f"omit {wrong}" if wrong else "name the checkpoint that encoded the documents with --checkpoint"
             raise LearnedSparseError(
                 f"{index}: this encoder does not match the index: {as_text(changed, 'in the index', 'in the encoder')};"
-                " name the checkpoint that encoded the documents with --checkpoint, or encode and index them again"
+                f" {way_out}, or encode and index them again"
             )
         return query_encoder
 

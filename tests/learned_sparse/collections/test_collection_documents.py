@@ -121,6 +121,7 @@ def test_files_of_a_folder_are_read_in_order_and_ids_are_unique(tmp_path: Path) 
         (["shard-0/segments_1f"], "a Lucene index"),
         (["queries.tsv", "manifest.json"], "encoded queries"),
         (["queries.tsv"], None),
+        (["manifest.json", "a.jsonl"], None),
     ],
 )
 def test_only_folders_of_other_things_are_refused(files: list[str], kind: str | None, tmp_path: Path) -> None:

@@ -221,7 +221,6 @@ def test_a_run_in_the_three_columns_of_msmarco(tmp_path: Path) -> None:
     [
         ({"q 1": [("d1", 1.0)]}, "t", "the query id 'q 1' is empty or has white space"),
         ({"q1": [("", 1.0), ("a b", 0.5)]}, "t", "the document id '' is empty"),
-        ({"q1": [("d\t1", 1.0)]}, "t", "the document id"),
         ({"q1": [("d1", 1.0)]}, "my tag", "the tag 'my tag'"),
         ({"q1": [("d1", float("inf"))]}, "t", "a score of query 'q1' is not finite"),
         ({"q1": [("d1", 1.0), ("d1", 0.5)]}, "t", "document 'd1' is given twice"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from learned_sparse.core.files import read_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.settings import parse
-from learned_sparse.encode import __main__
+from learned_sparse.encode import __main__, pipeline
 from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.hybrid import ALPHA, Hybrid, HybridRecord, Signal, hybrid_sides
 from learned_sparse.encode.parts import merge_shards
@@ -30,11 +31,12 @@ from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.inspect.inspection import IndexInspector
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
+from learned_sparse.jsonvector.writer import open_part
 from learned_sparse.lucene.searchers import search_bm25, search_impacts
 from learned_sparse.pyserini import run as run_stock
 from learned_sparse.search import __main__ as search
 from learned_sparse.search.query_encoder import QueryEncoder
-from tests.fake_encoder import load_fake
+from tests.fake_encoder import FakeEncoder, load_fake
 from tests.learned_sparse.input_files import files
 from tests.toy_data import WORDS, save_beir
 
@@ -204,7 +206,8 @@ def test_commands_search_it_with_the_recorded_share(encoded: Path, tmp_path: Pat
     assert sorted(ours) == sorted(theirs)
 
 
-def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: Path) -> None:
+def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """The network of queries is read to weigh both only, and dropped before the first part."""
     folder = tmp_path / "home/vectors/toy/fake+bm25"
     rows = dict(read_vectors(folder / "vectors/part-00000.jsonl"))
     words = Bm25Documents(parse(Bm25Statistics, read_json(encoded / "bm25.json", record=True), ""))
@@ -212,9 +215,25 @@ def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: P
     for name, row in read_vectors(tmp_path / "words/vectors/part-00000.jsonl"):
         assert {f"b:{term}": impact for term, impact in row.items()}.items() <= rows[name].items()
         assert {term[:2] for term in rows[name]} == {"m:", "b:"}
-    before = files(folder)
-    assert __main__.main([*MODEL, "--collection", "toy", "--resume"]) == 0
-    assert files(folder) == before
+    before, events = files(folder), list[str]()
+
+    def load(name: str, side: str, weights: bool = True, **options: Any) -> FakeEncoder:
+        encoder = load_fake(name, side, **options)
+        if side == "query":
+            events.append(f"weights={weights}")
+            weakref.finalize(encoder, events.append, "dropped")
+        return encoder
+
+    def open_recorded(path: Path) -> Any:
+        events.append(path.name)
+        return open_part(path)
+
+    monkeypatch.setattr("encoders.encoding.loading.load_encoder", load)
+    monkeypatch.setattr(pipeline, "open_part", open_recorded)
+    for option in ("--resume", "--overwrite"):
+        assert __main__.main([*MODEL, "--collection", "toy", option]) == 0
+        assert files(folder) == before
+    assert events == ["weights=False", "dropped", "weights=True", "dropped", "part-00000.jsonl"]
 
 
 def test_shards_are_the_parts_of_one_encoding(encoded: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.encoder import choose_quantizer, query_quantizer
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import pipeline
 from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector.__main__ import main as check
@@ -20,6 +21,7 @@ from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.jsonvector.writer import open_part
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
 from tests.learned_sparse.input_files import encode_file, files, parts, write_texts
 from tests.toy_data import save_collection
@@ -80,7 +82,7 @@ def test_times_are_those_of_the_documents_encoded_now(tmp_path: Path, corpus: Pa
     assert json.loads((tmp_path / "times.json").read_bytes())["documents"] == 4
 
 
-def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     topics = tmp_path / "topics.tsv"
     topics.write_text("1\tw1 w2\n02\tempty\n")
     folder = tmp_path / "out"
@@ -99,6 +101,12 @@ def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert read_topics(folder / "queries.tsv")["02"]
     with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 100.0 before, 50.0 now"):
         encode_file(topics, folder, "--queries", "--resume", "--quantization-factor", "50")
+    monkeypatch.setattr(FakeEncoder, "encode", lambda *_: SparseBatch.from_dicts([{"t0": float("nan")}] * 2))
+    for options in ([], ["--bits", "8"]):
+        with pytest.raises(LearnedSparseError, match=r"^query '1': term 't0' has the weight nan"):
+            encode_file(topics, folder, "--queries", "--overwrite", *options)
+    with pytest.raises(LearnedSparseError, match=r"^query 'rash': "):
+        QueryEncoder(FakeEncoder("query")).encode_batch(["rash", "w1"])
 
 
 def test_default_folders_are_below_home(
@@ -133,8 +141,6 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
         with pytest.raises(LearnedSparseError, match=r"more.jsonl: not written by learned_sparse.encode; remove it"):
             encode_file(corpus, folder, option, "--part-size", "20")
     assert any("more.jsonl: not in the manifest" in problem for problem in Manifest.load(folder).problems(folder))
-    with pytest.raises(LearnedSparseError, match="is a file"):
-        encode_file(corpus, corpus)
 
 
 def test_changes_of_settings_reach_both_sides_and_the_manifest(
@@ -143,12 +149,12 @@ def test_changes_of_settings_reach_both_sides_and_the_manifest(
     received: dict[str, Any] = {}
 
     def load(_: str, side: str, **options: Any) -> FakeEncoder:
-        received[side] = options["settings"]
+        received[side] = options["settings"], options.get("weights", True)
         return FakeEncoder(side)
 
     install_loader(monkeypatch, load)
     encode_file(corpus, tmp_path / "out", "--set", "alpha=0.3")
-    assert received == {"document": {"alpha": 0.3}, "query": {"alpha": 0.3}}
+    assert received == {"document": ({"alpha": 0.3}, True), "query": ({"alpha": 0.3}, False)}
 
 
 def test_choice_of_the_quantiser() -> None:

@@ -18,6 +18,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import BadLineError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, SparseBatch
+from learned_sparse.encode import pipeline
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.search.query_encoder import QueryEncoder
@@ -195,7 +196,15 @@ def test_all_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["sum", "decay"])
-def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: Path) -> None:
+def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """However many segments the documents of a slice have, a call of the encoder has as many texts as without."""
+
+    def encode_two(encoder: WordEncoder, texts: list[str]) -> SparseBatch:
+        assert len(texts) == 2
+        return encoder.encode(texts)
+
+    monkeypatch.setattr(pipeline, "SLICE_SIZE", 2)
+    monkeypatch.setattr(WordEncoder, "encode_prepared", encode_two)
     manifest = encode_segments(tmp_path, "--segment-length", "2", "--segments", which, "--part-size", "2", *FACTOR)
     impacts = dict(read_vectors(tmp_path / "out"))
     assert contents(tmp_path / "out") == LONG

@@ -19,7 +19,6 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import pipeline
 from learned_sparse.encode.pipeline import write_vectors
-from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.reader import read_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
@@ -46,7 +45,6 @@ def test_an_encoder_with_the_required_members_only(tmp_path: Path) -> None:
     manifest = write_vectors(tmp_path / "out", DOCUMENTS, WordCounts(), quantizer=Quantizer(1.0), part_size=2)
     vectors = {"d1": {"hives": 1, "itch": 2}, "d2": {}, "d3": {"itch": 1, "wing": 1}}
     assert dict(read_vectors(tmp_path / "out")) == vectors
-    assert check(["check", str(tmp_path / "out")]) == 0
     assert Manifest.load(tmp_path / "out") == manifest
     assert (manifest.complete, manifest.architecture, manifest.scoring) == (True, "WordCounts", "impact")
     assert (manifest.counts.written, manifest.counts.empty_vectors, len(manifest.parts)) == (3, 1, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,7 @@ LOADED: list[dict[str, Any]] = []
 def load_explaining(checkpoint: str, side: str, **options: Any) -> Explaining:
     """``Explaining`` in place of a checkpoint."""
     LOADED.append({"checkpoint": checkpoint, "side": side, **options})
+    time.sleep(0.02)  # a second thread comes
     return Explaining(**({"side": "document"} if side == "document" else {}))
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,9 @@ BAD_LINES = [
     ('{"id": "x", "vector": {"a": 0}}', "'a' has the impact 0"),
     ('{"id": "x", "vector": {"b": 1, "a": 2.9}}', "'a' has the impact 2.9"),
     ('{"id": "x", "vector": {"a": "3"}}', "'a' has the impact '3'"),
-    ('{"id": "x", "vector": {"a": 3000000000}}', "'a' has the impact 3000000000"),
     ('{"id": "x", "vector": {"new york": 2}}', "cannot hold the term 'new york'"),
     (f'{{"id": "x", "vector": {{"{EMPTY_TERM}": 2}}}}', "reserved"),
     ('{"id": "x", "vector": {"a": NaN}}', "not JSON"),
-    ('{"id": "x", "vector": {"a": 1}} {"id": "y", "vector": {"a": 1}}', "not JSON"),
     ('{"id": "d1", "vector": {"a": 1}}', "the id 'd1'"),
 ]
 
@@ -129,15 +128,21 @@ def test_every_reader_names_file_and_line_of_a_bad_line(
     assert f"{tmp_path}: 2 documents (0 with an empty vector), 1 problems" in output
 
 
-def test_invalid_utf8_and_broken_gzip(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"id": "x", "vector": {"\xff": 1}}\n')
-    with pytest.raises(LearnedSparseError, match=r"a.jsonl:1: not JSON"):
-        list(read_vectors(tmp_path))
+def test_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(f"{GOOD}\n".encode())
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(GOOD.replace("d1", "d2").encode() * 50)[:-9])
     for reader in (lambda: list(read_vectors(tmp_path)), lambda: load_vectors([tmp_path])):
         with pytest.raises(LearnedSparseError, match=r"b.jsonl.gz:\d: "):
             reader()
+
+
+def test_reading_keeps_only_hashes_of_ids(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_text("".join(f'{{"id": "{number:0999}", "vector": {{"a": 1}}}}\n' for number in range(3000)))
+    tracemalloc.start()
+    assert sum(1 for _ in read_vectors(path)) == 3000
+    assert tracemalloc.get_traced_memory()[1] < 10**6  # bytes; the ids are three times as much
+    tracemalloc.stop()
 
 
 def test_files_of_other_tools(tmp_path: Path) -> None:
@@ -228,8 +233,6 @@ def test_queries_that_no_topics_file_can_hold(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("q1 a b\n", "1: expected an id"),
-        ("q1\ta\nq1\tb\n", "2: the query id 'q1' occurs twice"),
         ("q1\ta\tb\n", "1: expected an id"),
         ("q1\ta [empty-vector]\n", "1: term '.empty-vector.': this spelling is reserved"),
     ],
@@ -240,11 +243,9 @@ def test_bad_topics(tmp_path: Path, content: str, message: str) -> None:
         read_topics(tmp_path / "queries.tsv")
 
 
-def test_topics_compressed_missing_or_not_utf8(tmp_path: Path) -> None:
+def test_topics_compressed_or_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "queries.tsv.gz").write_bytes(gzip.compress(b"q1\ta a\r\n"))
     assert read_topics(tmp_path / "queries.tsv.gz") == {"q1": {"a": 2}}
-    with pytest.raises(LearnedSparseError, match="no such file"):
-        read_topics(tmp_path / "none.tsv")
     (tmp_path / "queries.tsv").write_bytes(b"q1\t\xff\n")
     with pytest.raises(LearnedSparseError, match=r"queries.tsv:1: not UTF-8"):
         read_topics(tmp_path / "queries.tsv")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.export.exporting import export_vectors
 from learned_sparse.index import __main__ as index
-from learned_sparse.index.build import open_vectors
+from learned_sparse.index.build import build_index, open_vectors
 from learned_sparse.jsonvector.__main__ import main
 from learned_sparse.jsonvector.manifest import Manifest, parts_sha256
 from learned_sparse.jsonvector.pruning import prune
@@ -174,7 +174,11 @@ def _export(folder: Path, **options: Any) -> None:
     export_vectors("lsr-benchmark", folder / "out", vectors=[write_folder(folder / "in", VECTORS)], **options)
 
 
-@pytest.mark.parametrize("write", [_prune, _quantize, _export])
+def _index(folder: Path, **options: Any) -> None:
+    build_index(write_folder(folder / "in", VECTORS), folder / "out", **options)
+
+
+@pytest.mark.parametrize("write", [_prune, _quantize, _export, pytest.param(_index, marks=pytest.mark.jvm)])
 def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., None], tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.mkdir()
@@ -183,7 +187,7 @@ def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., Non
         write(tmp_path, overwrite=True)
     (output / "thesis.tex").unlink()
     write(tmp_path)
-    with pytest.raises(LearnedSparseError, match="replace it with --overwrite"):
+    with pytest.raises(LearnedSparseError, match=r"replace it with --overwrite .overwrite=True"):
         write(tmp_path)
     write(tmp_path, overwrite=True)
     files = sorted(path for path in output.rglob("*") if path.is_file())

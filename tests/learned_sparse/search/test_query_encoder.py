@@ -102,6 +102,8 @@ def test_an_encoder_that_does_not_match_is_refused(index: Path, loaded: list[dic
     for settings in (None, {"query_k": None}):
         with pytest.raises(LearnedSparseError, match=message):
             QueryEncoder.from_index(index, mismatched, settings=settings)
+    with pytest.raises(LearnedSparseError, match="top_k: absent in the index, 3 in the encoder; omit top_k, or encode"):
+        QueryEncoder.from_index(index, load=lambda *_, top_k, **__: WordCounts(settings=SETTINGS, top_k=top_k), top_k=3)
 
 
 def test_indexes_without_a_record_need_a_checkpoint(tmp_path: Path, loaded: list[dict[str, Any]]) -> None:

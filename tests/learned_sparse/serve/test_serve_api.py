@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -142,15 +144,15 @@ def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
 
 
 def test_an_index_that_is_made_again_and_what_is_kept(tmp_path: Path) -> None:
-    """One encoder for each side of a checkpoint is kept, whichever system asks, and no words of BM25. The open index
-    would still be searched when its folder holds another one, so the server says so.
+    """One encoder for each side of a checkpoint is loaded, whichever systems ask at once, and no words of BM25 are
+    kept. The open index would still be searched when its folder holds another one, so the server says so.
     """
     LOADED.clear()
     with toy_content(tmp_path) as content:
         client = TestClient(create_app(content))
-        for system in ("words", AGAIN, "bm25"):
-            for side in ("document", "query"):
-                ask(client, "/encode", text="a word", system=system, side=side)
+        requests = itertools.product(("words", AGAIN, "bm25"), ("document", "query"))
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda pair: ask(client, "/encode", text="a", system=pair[0], side=pair[1]), requests))
         assert sorted(call["side"] for call in LOADED) == ["document", "query"]
         assert list(content.systems["bm25"].encoder("query").terms) == []
         shutil.copytree(content.systems["words"].index, tmp_path / "other")

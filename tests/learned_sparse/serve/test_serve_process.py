@@ -155,8 +155,6 @@ def test_half_a_request_is_closed(address: tuple[str, int], before: bytes) -> No
 )
 def test_host_names(host: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
     """Names that the server was not started for are refused: their pages may resolve to this machine."""
-    from fastapi.testclient import TestClient
-
     client = TestClient(create_app(Content(systems={}), hosts=["localhost", "::1"]))
     response = client.get("/openapi.json", headers={"Host": host})
     assert response.status_code == status
