@@ -34,7 +34,8 @@ OUTPUT_BIAS = -6.0
 
 _LOADING = threading.RLock()
 _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
-_GROUP = 12  # texts; of 48 in a step, four groups were the fastest
+_GROUP = 12  # texts, on a CPU; of 48 in a step, four groups were the fastest
+_GROUP_ON_ACCELERATOR = 64  # not measured; several thousand tokens, so that products stay large
 _WORTH = 0.9  # share of the tokens; each group has a gradient of the embeddings, so that few saved ones do not pay
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
@@ -375,17 +376,18 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def length_groups(input_ids: Tensor, attention_mask: Tensor) -> list[tuple[Tensor, int]]:
-    """For training on a CPU, texts of similar length: the rows of each group, and its longest text; empty: all at once.
+    """For training, texts of similar length: the rows of each group, and its longest text; empty: all at once.
 
     The texts of a step differ in length: in one group, half of the tokens were padding. Outside training the caller
-    sorts texts by length. On GPUs all texts stay together: small batches were not measured there.
+    sorts texts by length.
     """
-    texts, tokens = input_ids.shape
-    if input_ids.device.type != "cpu" or texts < 2 * _GROUP:
+    (texts, tokens), device = input_ids.shape, input_ids.device
+    group = _GROUP if device.type == "cpu" else _GROUP_ON_ACCELERATOR
+    if texts < 2 * group:
         return []
-    lengths = (attention_mask.bool() * torch.arange(1, tokens + 1)).amax(1).clamp(min=1)
+    lengths = (attention_mask.bool() * torch.arange(1, tokens + 1, device=device)).amax(1).clamp(min=1).cpu()
     order = lengths.argsort(stable=True)
-    groups = [(rows, int(lengths[rows[-1]])) for rows in order.tensor_split(texts // _GROUP)]
+    groups = [(rows.to(device), int(lengths[rows[-1]])) for rows in order.tensor_split(texts // group)]
     return groups if sum(len(rows) * longest for rows, longest in groups) <= _WORTH * texts * tokens else []
 
 
