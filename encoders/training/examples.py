@@ -30,7 +30,6 @@ from tqdm import tqdm
 
 from encoders.models.objectives import Labels
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.documents import Document
 from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import read_run, write_run
@@ -110,11 +109,6 @@ class Examples(ABC):
     @abstractmethod
     def query_keys(self) -> npt.NDArray[np.uint64]:
         """``query_key`` of the query of each example."""
-
-    @property
-    def collection(self) -> str | None:
-        """Name of the collection of the documents; None for files of texts."""
-        return None if self.source.collection is None else load_collection(self.source.collection).name
 
     def subset(self, chosen: npt.NDArray[np.bool_]) -> Self:
         """The ``chosen`` examples: all or none of a query."""
@@ -362,38 +356,46 @@ def best_documents(
     process: int = 0,
     processes: int = 1,
     gather: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = lambda array: array,
+    device: torch.device | None = None,
     block: int = 8192,
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``depth`` best documents of ``pool`` for each query by dot product, the same in every process.
 
     Equal scores are ordered by document id; scores of 0 are no hits. Each process encodes and searches every
-    ``processes``-th block of ``block`` documents; ``gather`` turns an array ``(1, ...)`` of this process into that of
-    all, ``(processes, ...)``. Memory: one block of vectors, and 8 bytes for each of ``depth`` hits of each query.
+    ``processes``-th block of ``block`` documents, on a GPU if ``device`` is one; ``gather`` turns an array ``(1, ...)``
+    of this process into that of all, ``(processes, ...)``. Memory: one block of vectors, and 8 bytes for each of
+    ``depth`` hits of each query.
     """
     ids = list(pool)
     order = sorted(range(len(pool)), key=ids.__getitem__, reverse=True)
-    position = np.empty(len(pool), np.int64)
-    position[order] = np.arange(len(pool))
+    position = torch.empty(len(pool), dtype=torch.long)
+    position[order] = torch.arange(len(pool))
     # a hit is one number: the bits of its score, which for positive floats order as the floats do, then its position
-    best = np.zeros((len(queries), depth), np.int64)
+    best, position = torch.zeros(len(queries), depth, dtype=torch.long, device=device), position.to(device)
     vectors, at_once = encode("query", [query.text for query in queries]), max(1, _CELLS // block)
     starts = range(process * block, len(pool), processes * block)
     for start in tqdm(starts, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
-        documents = encode("document", [pool[id] for id in ids[start : start + block]]).T.tocsr()
+        scores_of = _dot_products(encode("document", [pool[id] for id in ids[start : start + block]]), device)
         for first in range(0, len(queries), at_once):
             rows = slice(first, first + at_once)
-            scores = (vectors[rows] @ documents).toarray().astype(np.float32)
-            hits = np.where(
-                scores > 0, scores.view(np.int32).astype(np.int64) << 32 | position[start : start + block], 0
-            )
-            best[rows] = _largest(np.hstack([best[rows], hits]), depth)
-    best = np.sort(_largest(np.hstack(list(gather(best[None]))), depth), axis=1)[:, ::-1]
-    scores = (best >> 32).astype(np.int32).view(np.float32)
+            scores = scores_of(vectors[rows])
+            hits = scores.view(torch.int32).long() << 32 | position[start : start + block]
+            both = torch.cat([best[rows], hits.where(scores > 0, 0)], dim=1)
+            best[rows] = both.topk(depth, dim=1, sorted=False).values
+    found = np.hstack(list(gather(best.cpu().numpy()[None])))
+    found = -np.sort(-found, axis=1)[:, :depth]
+    scores_found = (found >> 32).astype(np.int32).view(np.float32)
     return {
         query.id: [(ids[order[hit & 0xFFFFFFFF]], score) for hit, score in zip(hits, of_hits, strict=True) if hit]
-        for query, hits, of_hits in zip(queries, best.tolist(), scores.tolist(), strict=True)
+        for query, hits, of_hits in zip(queries, found.tolist(), scores_found.tolist(), strict=True)
     }
 
 
-def _largest(hits: npt.NDArray[np.int64], depth: int) -> npt.NDArray[np.int64]:
-    return np.partition(hits, hits.shape[1] - depth, axis=1)[:, hits.shape[1] - depth :]
+def _dot_products(documents: Vectors, device: torch.device | None) -> Callable[[Vectors], torch.Tensor]:
+    """From vectors of queries to scores ``(queries, documents)`` in float32, on ``device``; None: the CPU, by scipy."""
+    if device is None:
+        columns = documents.T.tocsr()
+        return lambda queries: torch.from_numpy((queries @ columns).toarray().astype(np.float32))
+    parts = (torch.from_numpy(part) for part in (documents.indptr, documents.indices, documents.data))
+    rows = torch.sparse_csr_tensor(*parts, size=documents.shape, dtype=torch.float32, device=device)
+    return lambda queries: (rows @ torch.from_numpy(queries.toarray()).to(rows).T).T.contiguous()

@@ -22,6 +22,7 @@ from tqdm import tqdm
 from encoders.backbone.device import process_settings, random_state
 from encoders.checkpoints.tokenizer import tokenizer_sha256
 from encoders.encoding.model import save_checkpoint
+from encoders.models import SIDES
 from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.training.examples import Examples, JudgedExamples, sample_documents
 from encoders.training.learner import Learner, learning_rate_share
@@ -323,7 +324,8 @@ class Training:
     def _validate(self, stage: Stage) -> None:
         """Score the model and keep its weights if they are the stage's best."""
         progress, (score, mixture) = self._progress, self._score(stage.component)
-        if progress.step < stage.full_lambda_step:
+        ramps = [ramp for kind, _, ramp, _ in map(stage.regularizer_of, SIDES) if kind != "none"]
+        if progress.step < min(max(ramps, default=0), stage.steps):
             return  # the weights are less sparse than the recipe wants; later ones do not compare
         if progress.best_score is None or score > progress.best_score:  # equal scores keep the earlier weights
             progress.best_score, progress.best_step, progress.mixture, progress.stale = score, progress.step, mixture, 0

@@ -254,12 +254,6 @@ class Stage:
         weight = its.lambda_query if side == "query" else its.lambda_document
         return kind if weight and kind else "none", weight, self.steps // 3 if ramp is None else ramp, threshold
 
-    @property
-    def full_lambda_step(self) -> int:
-        """The first step whose weights can be the best: that of the full lambdas, or the last one."""
-        ramps = [ramp for kind, _, ramp, _ in map(self.regularizer_of, SIDES) if kind != "none"]
-        return min(max(ramps, default=0), self.steps)
-
     def problem(self, architecture: str, hard_negatives: int) -> str | None:
         """Why the stage cannot be computed or cannot learn, if it cannot."""
         rank, group = self.rank, self.rank.negatives_from
@@ -377,7 +371,18 @@ def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str
     if data:
         values["data"] = [data_source(spelling) for spelling in data]
     for key, value in (changes if isinstance(changes, Mapping) else parse_changes(changes)).items():
-        _change(values, key, value)
+        parts: list[str] = key.split(".")
+        inner: Any = values
+        for number, part in enumerate(parts):
+            if not isinstance(inner, dict | list):
+                raise LearnedSparseError(f"--set {key}: {parts[number - 1]!r} holds {inner!r}, nothing to set inside")
+            if isinstance(inner, list) and part not in map(str, range(len(inner))):
+                raise LearnedSparseError(f"--set {key}: {part!r} is not an index of a list of {len(inner)} (from 0)")
+            place: Any = int(part) if isinstance(inner, list) else part
+            if number == len(parts) - 1:
+                inner[place] = value
+            else:
+                inner = inner[place] if isinstance(inner, list) else inner.setdefault(part, {})
     return values
 
 
@@ -485,17 +490,3 @@ def stated(settings: Any) -> Any:
         if value != default:
             values[each.name] = stated(value)
     return values
-
-
-def _change(values: dict[str, Any], key: str, value: Any) -> None:
-    names, inner = key.split("."), values
-    for number, name in enumerate(names):
-        if not isinstance(inner, dict | list):
-            raise LearnedSparseError(f"--set {key}: {names[number - 1]!r} holds {inner!r}, nothing to set inside")
-        if isinstance(inner, list) and name not in map(str, range(len(inner))):
-            raise LearnedSparseError(f"--set {key}: {name!r} is not an index of a list of {len(inner)} (from 0)")
-        place: Any = int(name) if isinstance(inner, list) else name
-        if number == len(names) - 1:
-            inner[place] = value
-        else:
-            inner = inner[place] if isinstance(inner, list) else inner.setdefault(name, {})

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import accelerate
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 import torch
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast_object_list
@@ -165,8 +164,7 @@ class Session:
                 self._encoders[side, component] = CheckpointEncoder(
                     module, model.tokenizer, terms, max_length=length, device=self.device, dtype="fp32"
                 )
-            batch = encode_texts(self._encoders[side, component], texts)
-        return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
+            return encode_texts(self._encoders[side, component], texts).to_scipy()
 
     def rank(
         self,
@@ -192,7 +190,8 @@ class Session:
             return vectors
 
         place = {"process": self.process_index, "processes": self.num_processes}
-        return best_documents(encode, queries, pool, depth, gather=self.gather_array, **place)
+        device = self.device if self.device.type == "cuda" else None  # others have no sparse products
+        return best_documents(encode, queries, pool, depth, gather=self.gather_array, device=device, **place)
 
     def start_from(self, documents: Sequence[str]) -> None:
         """Set start values by the document frequencies (df) of terms in ``documents``.

@@ -44,7 +44,8 @@ def hold_out(
     queries and of examples left out.
     """
     count, name = settings.holdout or 0, load_collection(settings.collection).name
-    drawn_from = [part for part in sources if part.collection in (None, name)]
+    named = [(part, part.source.collection) for part in sources]
+    drawn_from = [part for part, source in named if source is None or load_collection(source).name == name]
     if not drawn_from:
         raise LearnedSparseError(
             f"validation: holdout: no source has documents of {name}; set validation: collection to that of a source"

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse
+import torch
 
 from encoders.training.examples import JudgedExamples, best_documents
 from encoders.training.files import TeacherScores
@@ -54,9 +55,11 @@ class Texts:
 
 @pytest.mark.parametrize("block", [1, 7, 100])
 @pytest.mark.parametrize("depth", [1, 5, 60])
-def test_hits_are_those_of_all_dot_products(block: int, depth: int) -> None:
+@pytest.mark.parametrize("device", [None, torch.device("cpu")])  # by scipy, and as on a GPU
+def test_hits_are_those_of_all_dot_products(block: int, depth: int, device: torch.device | None) -> None:
     texts = Texts(50)
-    assert best_documents(texts.encode, QUERIES, texts.pool, depth, block=block) == texts.expected(depth)
+    hits = best_documents(texts.encode, QUERIES, texts.pool, depth, block=block, device=device)
+    assert hits == texts.expected(depth)
 
 
 def test_several_processes_find_the_same() -> None:
