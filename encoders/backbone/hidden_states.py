@@ -54,7 +54,7 @@ class HiddenStates(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """States of each of ``layers``."""
-        if groups := length_groups(input_ids, attention_mask) if torch.is_grad_enabled() else []:
+        if groups := length_groups(input_ids, attention_mask) if torch.is_grad_enabled() or self.training else []:
             parts = [
                 self.forward(input_ids[rows, :longest], attention_mask[rows, :longest]) for rows, longest in groups
             ]
