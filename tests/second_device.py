@@ -1,5 +1,7 @@
 """A simulated GPU: its tensors compute on the CPU, and operations that also get a tensor of the CPU raise, as on CUDA.
 
+Results in float64 raise, as on Apple GPUs.
+
 What the simulation needs of torch is private (``_setup_privateuseone_for_python_backend``) and holds for the whole
 process, so that ``tests/encoders/test_second_device.py`` starts one for it.
 """
@@ -64,6 +66,8 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     def placed(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
+        if value.dtype == torch.float64:
+            raise TypeError(f"{func}: {NAME} has no float64")
         return known[id(value)] if id(value) in known else DeviceTensor(value)
 
     return pytree.tree_map(placed, result)
@@ -105,13 +109,17 @@ class _Module:
         torch.set_rng_state(state.clone())
 
 
+def _no_grad(mode: bool = True) -> Any:
+    return torch.no_grad() if mode else torch.enable_grad()
+
+
 def start() -> SecondDevice:
     """Register the device in this process; enter what is returned, in each thread that uses it."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     library = torch.library.Library("_", "IMPL")
     library.fallback(lambda func, *args, **kwargs: _run(func, args, kwargs), "PrivateUse1")
     library.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    torch.inference_mode = torch.no_grad  # type: ignore[misc, assignment] # views of such tensors cannot be made here
+    torch.inference_mode = _no_grad  # type: ignore[misc, assignment] # views of such tensors cannot be made here
     device = SecondDevice()
     device.library = library  # type: ignore[attr-defined] # it ends with its last reference
     return device

@@ -53,7 +53,8 @@ class HiddenStates(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """States of each of ``layers``."""
-        if grouped := in_length_groups(self.forward, input_ids, attention_mask):
+        learns = torch.is_grad_enabled() or self.training
+        if learns and (grouped := in_length_groups(self.forward, input_ids, attention_mask)):
             return tuple(grouped)
         only_last = self.layers == (self.model.config.num_hidden_layers,)
         output = self.model(

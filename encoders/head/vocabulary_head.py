@@ -218,7 +218,8 @@ class TiledScores:
             if len(text) < _FEW_TERMS * sums.numel():
                 text_scores = (self._of_texts(scores, text, column) + bias[column, None]).relu_()
                 values = text_scores.log1p() if log else text_scores
-                sums[text, column] = values.sum(1, dtype=None if learning else torch.float64).to(values.dtype)
+                wide = not learning and values.device.type in {"cpu", "cuda"}  # Apple GPUs have no float64
+                sums[text, column] = values.sum(1, dtype=torch.float64 if wide else None).to(values.dtype)
                 if learning:
                     entry, token = text_scores.nonzero(as_tuple=True)
                     kept = self.first_rows[text[entry]] + token, column[entry], text_scores[entry, token]

@@ -94,9 +94,9 @@ class CrossEncoder:
 
         texts = [(queries[query], documents[document].text) for query, document in pairs]
         options = {"batch_size": self._batch_size, "show_progress_bar": False, "convert_to_tensor": True}
-        logits = self._model.predict(texts, activation_fn=torch.nn.Identity(), **options).double()
+        logits = self._model.predict(texts, activation_fn=torch.nn.Identity(), **options).cpu().double()
         progress.update(len(pairs))
-        return np.asarray((logits if logits.ndim == 1 else logits[:, -1] - logits[:, 0]).cpu().numpy(), np.float64)
+        return np.asarray((logits if logits.ndim == 1 else logits[:, -1] - logits[:, 0]).numpy(), np.float64)
 
 
 class DotProducts:

@@ -68,10 +68,7 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
         return MaskedLMObjective(stage, model, part)
     if stage.objective not in family.objectives:
         hint = did_you_mean(stage.objective, family.objectives)
-        raise LearnedSparseError(
-            f"stage {stage.name}: this architecture has no objective {stage.objective!r}; it has "
-            f"{', '.join(family.objectives)}{hint}"
-        )
+        raise LearnedSparseError(f"stage {stage.name}: this architecture has no objective {stage.objective!r}{hint}")
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
     if not objective.ranks and any(stage.regularizer_of(side)[0] != "none" for side in SIDES):
         raise LearnedSparseError(

@@ -141,7 +141,8 @@ class Session:
 
     def gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The rows of all processes."""
-        gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()
+        device = self.device if self.num_processes > 1 else "cpu"  # Apple GPUs have no float64
+        gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(device))).cpu().numpy()
         return gathered
 
     def sum(self, tensor: Tensor) -> Tensor:

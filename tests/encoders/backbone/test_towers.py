@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from encoders.backbone import towers
 from encoders.backbone.device import prepare_network
+from encoders.backbone.hidden_states import HiddenStatesKind
 from encoders.backbone.towers import Attention, LanguageModel
 from encoders.models.bags import TermTable
 from learned_sparse.core.errors import LearnedSparseError
@@ -158,6 +159,18 @@ def test_texts_of_a_training_step_run_in_groups_of_similar_length(
     together = states_and_gradients()
     assert sizes == [(30, 32)]
     torch.testing.assert_close(grouped, together)
+
+
+@pytest.mark.parametrize("kind", [LanguageModel, HiddenStatesKind(lambda size: torch.nn.Linear(size, 1))])
+def test_both_passes_of_gradient_caching_have_the_same_dropout(kind: Any, tiny_bert: Path) -> None:
+    mask = (torch.arange(32) < torch.arange(1, 31)[:, None]).long()
+    tower, passes = kind.from_backbone(tiny_bert).train(), list[torch.Tensor]()
+    for has_gradient in (False, True):
+        with torch.random.fork_rng(), torch.set_grad_enabled(has_gradient):
+            torch.manual_seed(0)
+            result = tower(mask * 7, mask)
+        passes.append((result if torch.is_tensor(result) else result[0])[mask.bool()])
+    torch.testing.assert_close(*passes)
 
 
 def test_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:

@@ -106,6 +106,24 @@ def test_a_revision_is_that_of_the_hub(publish: Publish) -> None:
         locate("tiny", "refs/pr/1")
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+def test_the_pickle_is_downloaded_if_there_is_nothing_else(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, asked = {"config.json", "heads.pt", file}, list[list[str]]()
+
+    def download(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append([each for each in sorted(hub) if any(map(Path(each).match, allow_patterns))])
+        for each in asked[-1]:
+            (tmp_path / each).touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert locate("owner/other") == tmp_path
+    assert asked[-1] == ["config.json", file]
+    assert len(asked) == 1 + (file == "pytorch_model.bin")
+
+
 def test_a_trained_model_of_the_same_name_comes_first(publish: Publish, tiny_bert: Path, tmp_home: Path) -> None:
     publish()
     assert default_checkpoint("tiny") == "owner/tiny"

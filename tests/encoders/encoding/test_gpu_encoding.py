@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 
+from encoders.backbone.towers import LanguageModel, save_random_bert
 from encoders.encoding.encoder import to_sparse
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
+from encoders.head.vocabulary_head import pool
 from encoders.models import ARCHITECTURES
+from encoders.teach.scorers import CrossEncoder
+from learned_sparse.collections.documents import Document
 from learned_sparse.core.records import SparseBatch
 from tests.encoders.models.cases import SMALLEST
 from tests.tiny_models import TEXTS
@@ -60,6 +65,45 @@ def test_extraction_on_the_device() -> None:
     cpu, gpu = to_sparse(weights, ()), to_sparse(weights.to(DEVICE), ())
     for name in ("indptr", "indices", "values"):
         np.testing.assert_array_equal(getattr(gpu, name), getattr(cpu, name))
+
+
+def test_sums_of_few_scores() -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.rand(3, 7, 8, generator=generator), torch.rand(100, 8, generator=generator)
+    bias = torch.tensor([-1.0] * 4 + [-99.0] * 96)
+    tensors = hidden, torch.ones(3, 7), weight, bias
+    cpu, gpu = (pool(*(each.to(to) for each in tensors), pooling="sum").cpu() for to in ("cpu", DEVICE))
+    assert (cpu > 0).sum() == 12
+    torch.testing.assert_close(gpu, cpu)
+
+
+def test_texts_of_a_training_step_run_in_groups_of_similar_length(tiny_bert: Path) -> None:
+    """As on a CPU, but in larger groups."""
+    tower, sizes = LanguageModel.load(tiny_bert).eval().to(DEVICE), list[tuple[int, int]]()
+    tower.model.register_forward_pre_hook(
+        lambda *call: sizes.append(tuple(call[2]["input_ids"].shape)), with_kwargs=True
+    )
+    mask = (torch.arange(32) < torch.arange(62)[:, None] % 30).long().to(DEVICE)
+    ids = torch.randint(5, 40, mask.shape, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    grouped = tower(ids, mask)
+    with torch.no_grad():
+        together = tower(ids, mask)
+    assert sizes == [(31, 14), (31, 29), (62, 32)]
+    kept = mask.bool().cpu()
+    torch.testing.assert_close(grouped.detach().cpu()[kept], together.cpu()[kept], rtol=1e-3, atol=1e-3)
+    (grouped * mask[:, :, None]).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in tower.model.base_model.embeddings.parameters())
+
+
+def test_scores_of_a_cross_encoder(tmp_path: Path) -> None:
+    save_random_bert(tmp_path / "classifier", TEXTS[0].split(), "classifier", 1)
+    texts, pairs = {str(row): text for row, text in enumerate(TEXTS)}, [("0", "1"), ("1", "0")]
+    documents = {id: Document(id, text) for id, text in texts.items()}
+    cpu, gpu = (
+        CrossEncoder(str(tmp_path / "classifier"), device=device).scores(texts, documents, pairs, tqdm(disable=True))
+        for device in ("cpu", DEVICE)
+    )
+    np.testing.assert_allclose(gpu, cpu, rtol=1e-3, atol=1e-3)
 
 
 def test_eight_threads(folder: Path) -> None:

@@ -114,8 +114,8 @@ def test_a_ranking_loss_trains_every_parameter_except_gates(model: LoadedModel) 
     model.weighers.train(getattr(model.settings, "binarize", False))  # training uses the float weights
     query, document = model.weighers.query(ids, mask), model.weighers.document(ids, mask)
     model.weighers.eval()
-    gates = {name for name in model.towers if name.endswith("gate")}
-    learned = {name for name in model.towers if name not in gates}
+    learned = set(model.settings.trained_by_ranking)
+    gates = set(model.towers) - learned
     if learned:
         (query.square().sum() + (query * document).sum() + document.sum()).backward()
     for tower in learned:

@@ -36,6 +36,7 @@ def test_by_hand(settings: dict[str, Any], expected: list[float]) -> None:
     vocabulary = Vocabulary(["zero", "one", "two"], special_ids=(0,), unknown_id=None, unused_ids=())
     tower: Any = LogitTable([1.0, -2.0, 0.5], [3.0, 0.0, -1.0], [-4.0, 1.0, 2.0])
     module = Splade(SpladeSettings(**settings), tower, vocabulary)
+    assert (module.unblocked is not None) == ("block_special_terms" in settings)  # else nothing is multiplied
     weights = module(torch.tensor([[0, 1, 2]]), torch.tensor([[1, 1, 0]]))
     torch.testing.assert_close(weights, torch.tensor([expected]))
 

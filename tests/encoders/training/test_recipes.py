@@ -58,6 +58,8 @@ def test_what_a_recipe_states_is_the_recipe() -> None:
         recipe = load_recipe(name)
         for values in (stated(recipe), to_mapping(recipe)):
             assert parse(Recipe, yaml.safe_load(yaml.safe_dump(values)), name) == recipe
+    # so that a new key with a default is no other recipe
+    assert "idf_bias" in to_mapping(recipe).keys() - stated(load_recipe("splade-flops")).keys()
 
 
 @pytest.mark.parametrize(

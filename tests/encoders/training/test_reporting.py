@@ -58,6 +58,20 @@ def test_settings_of_the_launcher_that_would_be_ignored_are_refused(
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision bf16 or NO has no effect here"):
         Session(tiny_recipe(), "cpu")
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    accelerate.PartialState(cpu=True)
+    accelerate.PartialState._shared_state["distributed_type"] = accelerate.DistributedType.MULTI_GPU
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)  # the session keeps this state
+    with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision no or FSDP has no effect here"):
+        Session(tiny_recipe(), "cpu")
+
+
+def test_an_update_has_a_query_for_each_process(tiny_recipe: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerate.Accelerator, "num_processes", 9)
+    with pytest.raises(LearnedSparseError, match="stage ranking: an update of 8 queries is too small for 9 processes"):
+        Session(tiny_recipe(), "cpu")
 
 
 class Recorded(GeneralTracker):  # type: ignore[misc]
