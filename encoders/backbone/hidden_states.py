@@ -53,7 +53,7 @@ class HiddenStates(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """States of each of ``layers``."""
-        learns = torch.is_grad_enabled() or self.training
+        learns = torch.is_grad_enabled() or self.model.training
         if learns and (grouped := in_length_groups(self.forward, input_ids, attention_mask)):
             return tuple(grouped)
         only_last = self.layers == (self.model.config.num_hidden_layers,)

@@ -141,7 +141,7 @@ class LanguageModel(Tower):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
         options, tokens = dict(self._options), input_ids.shape[1]
-        learns = torch.is_grad_enabled() or self.training
+        learns = torch.is_grad_enabled() or self.model.training
         if learns and (grouped := in_length_groups(self.forward, input_ids, attention_mask)):
             return grouped[0]
         if getattr(self.model.config, "echo_input", False):  # the positions leave out padding between the two copies
