@@ -89,8 +89,8 @@ class Session:
         lora = None if recipe.lora is None else vars(recipe.lora)
         lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
-            recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            max_length=lengths, attention=recipe.attention, lora=lora, **bias,
+            recipe.architecture, recipe.settings, recipe.backbone, num_hidden_layers=recipe.num_hidden_layers,
+            seed=recipe.seed, max_length=lengths, attention=recipe.attention, lora=lora, **bias,
         )  # fmt: skip
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:
