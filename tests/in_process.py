@@ -36,5 +36,5 @@ def at_place(folder: Path, **environment: str) -> Iterator[pytest.MonkeyPatch]:
         for name, value in environment.items():
             patch.setenv(name, value)
         if (library := Path("library").absolute()).is_dir():
-            patch.setattr(pydoc, "standard_library", lambda: library)
+            patch.setattr(pydoc, "LIBRARY", library)
         yield patch

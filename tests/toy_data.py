@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import load_recipe, to_mapping
-from learned_sparse.collections.pydoc import standard_library
+from learned_sparse.collections.pydoc import LIBRARY
 
 _TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
 WORDS = _TEXT.split()
@@ -82,6 +82,6 @@ def save_library(folder: Path, modules: Iterable[str] = MODULES) -> Path:
     """Copy ``modules`` of the standard library."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in modules:
-        source = standard_library() / name
+        source = LIBRARY / name
         shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy(source, folder / name)
     return folder

@@ -30,6 +30,8 @@ _EXCLUDED = {
 }
 _BLOCKS = ("body", "handlers", "orelse", "finalbody")
 _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+LIBRARY = Path(sysconfig.get_path("stdlib"))
+"""The folder of the running Python's standard library."""
 
 
 def build(library: Path | None = None, into: Path | None = None) -> Path:
@@ -39,7 +41,7 @@ def build(library: Path | None = None, into: Path | None = None) -> Path:
     sources give equal files, byte for byte. ``library`` and ``into`` replace the running Python's standard library and
     ``home()/collections``. ``LearnedSparseError`` for a Python without source files.
     """
-    library = library or standard_library()
+    library = library or LIBRARY
     files = source_files(library)
     if not files:
         raise LearnedSparseError(
@@ -52,11 +54,6 @@ def build(library: Path | None = None, into: Path | None = None) -> Path:
     if not folder.exists():
         _write_folder(folder, dict(docstrings(library, files)))
     return folder
-
-
-def standard_library() -> Path:
-    """The folder of the running Python's standard library."""
-    return Path(sysconfig.get_path("stdlib"))
 
 
 def source_files(folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from encoders.backbone.device import has_bf16
 from encoders.backbone.towers import LanguageModel, load_tokenizer
 from encoders.checkpoints.hub import locate
 from encoders.head.vocabulary_head import pool
-from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
+from learned_sparse.collections.pydoc import LIBRARY, docstrings, source_files
 
 SEED = 0
 ACTIVE = 190
@@ -99,7 +99,6 @@ def passages(number: int, seed: int = 0) -> list[str]:
 
 @cache
 def _every_passage() -> list[str]:
-    library = standard_library()
-    texts = [" ".join(text.split()) for _, text in docstrings(library, source_files(library))]
+    texts = [" ".join(text.split()) for _, text in docstrings(LIBRARY, source_files(LIBRARY))]
     texts = [text for text in texts if len(text.split()) in WORDS]
     return [text for text in texts if sum(letter.isalpha() or letter == " " for letter in text) >= PROSE * len(text)]

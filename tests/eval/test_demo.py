@@ -29,7 +29,7 @@ def test_the_demo_runs_every_step_once(
 ) -> None:
     """Two steps on a tiny BERT for each recipe, a part of the library, and runs of 100 hits, which R@100 needs."""
     library = save_library(tmp_path / "library", MODULES[:4])
-    monkeypatch.setattr(pydoc, "standard_library", lambda: library)
+    monkeypatch.setattr(pydoc, "LIBRARY", library)
     matrix = dataclasses.replace(load_matrix("demo"), hits=100)
     recipes = [f"demo-{name}" for name in ("sparterm", "splade", "spade", "uhd")]
     monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", recipes, tiny_headless, -1.0))
