@@ -176,14 +176,13 @@ class UHD(nn.Module):
         self._keep_each = keep if scope == "bucket" else None
         self._factors = settings.factors(side)
         self._dimensions, self._binarize = settings.dimensions, settings.binarize
-        self.components: Any = nn.ModuleDict(
-            {
-                f"b{layer}": Bucket(settings, layer, towers[settings.tower_of(layer)], vocabulary, keep)
-                for layer in settings.layers
-                if settings.tower_of(layer) in towers
-            }
-        )
+        self.components: Mapping[str, Any] = {
+            f"b{layer}": Bucket(settings, layer, towers[settings.tower_of(layer)], vocabulary, keep)
+            for layer in settings.layers
+            if settings.tower_of(layer) in towers
+        }
         """``b<layer>`` to that bucket, ``(batch, dimensions)`` without its factor."""
+        self._buckets = nn.ModuleDict(self.components)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, layers * dimensions)``.
