@@ -120,7 +120,7 @@ def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     frequencies = inverse_document_frequencies(session.model, DOCUMENTS)
     ratios = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5, "[CLS]": 1, "[PAD]": 1, "[unused0]": 1}
     assert [float(frequencies[ids[term]]) for term in ratios] == pytest.approx([math.log(r) for r in ratios.values()])
-    expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, DOCUMENTS)
+    expected = -3.0 + 0.5 * frequencies
     assert set(session.model.towers) == {"importance", "gate", "query_importance"}
     for name, tower in session.model.towers.items():
         expected_bias = torch.full_like(expected, -3.0) if name == "gate" else expected
