@@ -166,14 +166,13 @@ class PackedLinear(nn.Module):
 
 
 def _attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,  # noqa: ARG001
     scaling: float | None = None, **_: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
     """Attention of transformers' interface: ``query``, ``key``, ``value`` are ``(texts, heads, tokens, size)``.
 
     torch's fused attention takes up to twice as long for heads of 32 or 64.
     """
-    del module
     texts, heads, tokens, size = query.shape
     if key.shape[1] != heads:  # several heads of queries share keys and values
         key, value = (part.repeat_interleave(heads // part.shape[1], dim=1) for part in (key, value))

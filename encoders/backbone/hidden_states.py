@@ -53,7 +53,7 @@ class HiddenStates(Tower):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """States of each of ``layers``."""
-        learns = torch.is_grad_enabled() or self.training
+        learns = torch.is_grad_enabled() or self.model.training
         if learns and (grouped := in_length_groups(self.forward, input_ids, attention_mask)):
             return tuple(grouped)
         only_last = self.layers == (self.model.config.num_hidden_layers,)
@@ -111,12 +111,7 @@ class HiddenStatesKind:
             if not 0 <= layer <= available:
                 raise LearnedSparseError(f"{folder}: no layer {layer}; give layers from 0 to {available}")
         keep_layers(config, max(chosen))
-        model, missing = load_pretrained(folder, config, transformers.AutoModel)
-        absent = sorted(key for key in missing if "pooler" not in key.split("."))
-        if absent:
-            raise LearnedSparseError(
-                f"{folder}: no weights for {', '.join(absent[:3])}; copy or download the model again"
-            )
+        model = load_pretrained(folder, config, transformers.AutoModel)[0]
         if lora is not None:
             add_lora(model, lora)
         with torch.device(head_device):

@@ -141,7 +141,7 @@ class LanguageModel(Tower):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
         options, tokens = dict(self._options), input_ids.shape[1]
-        learns = torch.is_grad_enabled() or self.training
+        learns = torch.is_grad_enabled() or self.model.training
         if learns and (grouped := in_length_groups(self.forward, input_ids, attention_mask)):
             return grouped[0]
         if getattr(self.model.config, "echo_input", False):  # the positions leave out padding between the two copies
@@ -220,11 +220,6 @@ def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> 
     decoder, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
     if not isinstance(decoder, nn.Linear) or decoder.weight.shape != embeddings.weight.shape:
         raise LearnedSparseError(f"{type(model).__name__}: no masked-LM head can be added; use a BERT-like backbone")
-    absent = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
-    if absent:
-        raise LearnedSparseError(
-            f"{type(model).__name__}: no weights for {', '.join(absent[:3])}; copy or download the backbone again"
-        )
     modules = [model.get_submodule(name) for name in sorted({name.rpartition(".")[0] for name in missing})]
     if decoder.bias is None or any(isinstance(module, nn.Linear) and module.bias is None for module in modules):
         raise LearnedSparseError(
@@ -300,9 +295,10 @@ def keep_layers(config: Any, number: int) -> None:
 
 
 def load_pretrained(folder: Path, config: Any, auto_class: Any = None) -> tuple[Any, frozenset[str]]:
-    """A language model of transformers, or one of ``auto_class``, in float32; and parameters that its files lack.
+    """A language model of transformers, or one of ``auto_class``, in float32; and parameters of its head that its files
+    lack. A pooler is not used.
 
-    Raises if the weights do not fit the configuration, or if one is NaN or infinite.
+    Raises if the weights do not fit the configuration, if one is NaN or infinite, or if others are missing.
     """
     safe = any(folder.glob("*.safetensors"))
     options = {"use_safetensors": safe, "weights_only": True, "trust_remote_code": False, "dtype": torch.float32}
@@ -325,12 +321,16 @@ def load_pretrained(folder: Path, config: Any, auto_class: Any = None) -> tuple[
             f"{folder}: {tensor} has the shape {list(stored)} in the weights and {list(expected)} in config.json; "
             "copy or download both again"
         )
+    missing = frozenset(name for name in loading["missing_keys"] if "pooler" not in name.split("."))
+    base = "" if auto_class else f"{model.base_model_prefix}."
+    if absent := sorted(name for name in missing if name.startswith(base)):
+        raise LearnedSparseError(f"{folder}: no weights for {', '.join(absent[:3])}; copy or download the model again")
     check_finite(model.state_dict(), folder)
     if causal and not config.is_causal:
         for module in model.modules():  # attention without a mask asks the layer
             if hasattr(module, "is_causal"):
                 module.is_causal = False
-    return model, frozenset(loading["missing_keys"])
+    return model, missing
 
 
 def read_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:

@@ -101,7 +101,7 @@ class CheckpointNotes:
             "side": side,
             "weights_sha256": weights,
             **others,
-        } | ({"prompt": self.prompts[side]} if side in self.prompts else {})
+        }
 
 
 def read_notes(folder: Path) -> CheckpointNotes:

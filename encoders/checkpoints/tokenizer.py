@@ -193,7 +193,12 @@ class TextEncoder(Encoder):
     A subclass has ``encode_prepared`` and ``shares``.
     """
 
-    def __init__(self, tokenizer: Any, terms: Sequence[str], max_length: int, top_k: int | None, prompt: str) -> None:
+    top_k: int | None = None
+    """Number of terms kept per text; None keeps all."""
+    prompt: str = ""
+    """Text before each text."""
+
+    def __init__(self, tokenizer: Any, terms: Sequence[str], max_length: int) -> None:
         """``tokenizer``: of transformers, or of the package tokenizers, which is changed in place."""
         self.tokenizer, self.terms, self.max_length = tokenizer, terms, max_length
         self._backend = untruncated(tokenizer)
@@ -203,7 +208,6 @@ class TextEncoder(Encoder):
         self.description = {}
         self.unwritable = [number for number, term in enumerate(terms) if unfit_reason(term)]
         """Ids of terms that Lucene cannot store; their weights are left out and counted in ``SparseBatch.dropped``."""
-        self._top_k, self.prompt = top_k, prompt
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts`` in order, one row each."""

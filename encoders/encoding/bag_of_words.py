@@ -48,21 +48,13 @@ class BagNotes:
 class BagOfWordsEncoder(TextEncoder):
     """Gives the same vectors as ``CheckpointEncoder`` with a ``BagOfWords``, without torch and transformers."""
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        terms: Sequence[str],
-        bag: BagNotes,
-        weights: npt.NDArray[np.float32] | None = None,
-        *,
-        max_length: int,
-        top_k: int | None = None,
-        prompt: str = "",
-    ) -> None:
-        """``weights`` is the table of ``bag``, if any."""
-        super().__init__(tokenizer, terms, max_length, top_k, prompt)
+    weights: npt.NDArray[np.float32] | None = None
+    """The table of the bag, ``(terms,)``, if it has one."""
+
+    def __init__(self, tokenizer: Tokenizer, terms: Sequence[str], bag: BagNotes, max_length: int) -> None:
+        super().__init__(tokenizer, terms, max_length)
         self.query_only_settings = frozenset(bag.query_only_settings)
-        self._counts, self._weights = bag.weighting == "tf", weights
+        self._counts = bag.weighting == "tf"
         self._in_bag, self._writable = np.ones((2, len(terms)), bool)
         if not all(0 <= token < len(terms) for token in bag.excluded):
             raise LearnedSparseError("bags: 'excluded' has tokens beyond the vocabulary")
@@ -79,46 +71,41 @@ class BagOfWordsEncoder(TextEncoder):
         kept = counted & self._writable[tokens]
         dropped = int(np.count_nonzero(counted & ~kept))
         values = (counts if self._counts else np.ones(len(tokens))).astype(np.float32)
-        if self._weights is not None:
-            values = self._weights[tokens]
+        if self.weights is not None:
+            values = self.weights[tokens]
             kept &= values > 0
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[kept], minlength=len(lengths)))]).astype(np.int64)
         columns = tokens[kept].astype(np.int32)
         batch = SparseBatch(indptr, columns, values[kept], self.terms, truncated, dropped)
-        return batch if self._top_k is None else keep_top_k(batch, self._top_k)
+        return batch if self.top_k is None else keep_top_k(batch, self.top_k)
 
     def shares(self, ids: list[int], columns: npt.NDArray[np.int32]) -> tuple[list[Entry], list[Entry]]:
         shares, terms = [], set(columns.tolist())
         for position, token in enumerate(ids):
             if token in terms:
-                shares.append((token, Share(position, 1.0 if self._weights is None else float(self._weights[token]))))
+                shares.append((token, Share(position, 1.0 if self.weights is None else float(self.weights[token]))))
                 if not self._counts:
                     terms.remove(token)  # of a repeated token, the first counts
         return shares, []
 
 
 def load_bag_of_words(
-    folder: Path,
-    notes: CheckpointNotes,
-    side: Side,
-    name: str,
-    settings: Mapping[str, Any],
-    max_length: int,
-    top_k: int | None = None,
+    folder: Path, notes: CheckpointNotes, side: Side, name: str, settings: Mapping[str, Any], max_length: int
 ) -> BagOfWordsEncoder:
     """``encoders.encoding.loading.load_encoder`` for a side without a network; ``name`` opens error messages."""
     bag, settings = parse(BagNotes, notes.bags[side], f"{folder}: bags: {side}"), {**notes.settings, **settings}
     changed = changed_keys(name, notes.settings, settings, bag.changeable)
     tables = () if bag.table is None else (bag.table,)
     notes.check_files(folder, tables)
-    table = read_table(notes.tower_folder(folder, bag.table), notes.vocabulary_size) if bag.table else None
     tokenizer = read_tokenizer(folder)
     terms = spellings(tokenizer.get_vocab(), notes.vocabulary_size, name)
-    prompt, default = notes.prompts.get(side, ""), None if bag.scale is None else Quantizer(bag.scale)
-    encoder = BagOfWordsEncoder(tokenizer, terms, bag, table, max_length=max_length, top_k=top_k, prompt=prompt)
+    encoder = BagOfWordsEncoder(tokenizer, terms, bag, max_length)
+    default = None if bag.scale is None else Quantizer(bag.scale)
+    if bag.table:
+        encoder.weights = read_table(notes.tower_folder(folder, bag.table), notes.vocabulary_size)
     encoder.quantizer = notes.quantizers[side] if changed <= encoder.query_only_settings else default
     encoder.description = notes.description(
         folder, side, settings, tables, tokenizer_sha256=encoder.tokenizer_sha256, scoring=bag.scoring,
-        max_length=max_length, dtype="fp32", top_k=top_k,
+        max_length=max_length, dtype="fp32",
     )  # fmt: skip
     return encoder

@@ -48,15 +48,13 @@ class CheckpointEncoder(TextEncoder):
         max_length: int,
         device: torch.device,
         dtype: str,
-        top_k: int | None = None,
         batch_size: str | int | None = None,
-        prompt: str = "",
     ) -> None:
         """``weigher`` is moved to ``device`` and ``dtype``, a key of ``DTYPES``.
 
         ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: the default of the device.
         """
-        super().__init__(tokenizer, terms, max_length, top_k, prompt)
+        super().__init__(tokenizer, terms, max_length)
         self.weigher = weigher.to(device).eval()
         for parameter in weigher.parameters():  # not the buffers: rotary frequencies stay exact
             parameter.data = parameter.data.to(DTYPES[dtype])
@@ -105,7 +103,7 @@ class CheckpointEncoder(TextEncoder):
                     dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                     weights[:, self._blocked] = 0
                 batch = to_sparse(weights, self.terms)
-            rows.append(batch if self._top_k is None else keep_top_k(batch, self._top_k))
+            rows.append(batch if self.top_k is None else keep_top_k(batch, self.top_k))
         batch = SparseBatch.concatenate(rows).take(np.argsort(order))
         return dataclasses.replace(batch, truncated=truncated, dropped=dropped)
 
@@ -141,7 +139,6 @@ def load_checkpoint_encoder(
     name: str,
     settings: Mapping[str, Any],
     max_length: int,
-    top_k: int | None = None,
     *,
     device: str | None = None,
     dtype: str | None = None,
@@ -172,9 +169,7 @@ def load_checkpoint_encoder(
         max_length=max_length,
         device=chosen_device,
         dtype=chosen_dtype,
-        top_k=top_k,
         batch_size=batch_size,
-        prompt=notes.prompts.get(side, ""),
     )
     encoder.longest_input = longest
     encoder.uses_expanded = side == "document" and chosen.uses_expanded
@@ -185,7 +180,7 @@ def load_checkpoint_encoder(
     described = dataclasses.replace(cast(Any, chosen), **defaults).towers(side)
     encoder.description = notes.description(
         folder, side, as_json(chosen), described, tokenizer_sha256=encoder.tokenizer_sha256, scoring=chosen.scoring,
-        max_length=max_length, dtype=chosen_dtype, top_k=top_k,
+        max_length=max_length, dtype=chosen_dtype,
     )  # fmt: skip
     if chosen_device.type == "cpu":
         for network in (tower.model for tower in towers.values() if tower.model is not None):

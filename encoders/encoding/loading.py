@@ -70,13 +70,16 @@ def load_encoder(
     if side in notes.bags:
         from encoders.encoding.bag_of_words import load_bag_of_words
 
-        encoder = load_bag_of_words(folder, notes, side, name, changes, length, top_k)
+        encoder = load_bag_of_words(folder, notes, side, name, changes, length)
     else:
         from encoders.encoding.encoder import load_checkpoint_encoder
 
         encoder = load_checkpoint_encoder(
-            folder, notes, side, name, changes, length, top_k, device=device, dtype=dtype, batch_size=batch_size,
+            folder, notes, side, name, changes, length, device=device, dtype=dtype, batch_size=batch_size,
             weights=weights,
         )  # fmt: skip
-    encoder.checkpoint = None if revision else checkpoint
+    encoder.checkpoint, encoder.top_k = None if revision else checkpoint, top_k
+    encoder.description = {**encoder.description, "top_k": top_k}
+    if side in notes.prompts:
+        encoder.prompt = encoder.description["prompt"] = notes.prompts[side]
     return encoder

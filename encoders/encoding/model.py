@@ -11,25 +11,12 @@ from typing import Any
 
 import torch
 
-from encoders.backbone.towers import OUTPUT_BIAS, Attention, load_tokenizer
+from encoders.backbone.towers import load_tokenizer
 from encoders.checkpoints.hub import locate, published_settings
-from encoders.checkpoints.notes import (
-    MAX_LENGTH,
-    NOTES,
-    CheckpointNotes,
-    as_json,
-    read_notes,
-    write_notes,
-)
-from encoders.checkpoints.tokenizer import (
-    Vocabulary,
-    read_tokenizer,
-    tokenizer_sha256,
-    untruncated,
-    with_word_marks,
-)
+from encoders.checkpoints.notes import MAX_LENGTH, NOTES, CheckpointNotes, as_json, read_notes, write_notes
+from encoders.checkpoints.tokenizer import Vocabulary, read_tokenizer, tokenizer_sha256, untruncated, with_word_marks
 from encoders.models import ARCHITECTURES, SIDES
-from encoders.models.architecture import QUERY_WEIGHTS, Architecture
+from encoders.models.architecture import QUERY_WEIGHTS
 from encoders.models.objectives import TermWeighers
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import new_folder, sha256
@@ -44,12 +31,10 @@ class LoadedModel:
     architecture: str
     settings: Any
     """Of the class in ``ARCHITECTURES``."""
-    weighers: TermWeighers
     towers: dict[str, Any]
     """Towers by name (``encoders.backbone.towers.Tower``)."""
     tokenizer: Any
     """A tokenizer of transformers."""
-    vocabulary: Vocabulary
     max_length: dict[str, int]
     """Tokens per side."""
     quantizers: dict[str, Quantizer | None]
@@ -58,23 +43,31 @@ class LoadedModel:
     training: Any = None
     prompts: dict[str, str] = field(default_factory=dict)
     """Text before each text of a side."""
+    vocabulary: Vocabulary = field(init=False)
+    weighers: TermWeighers = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Both sides of the towers; raises if their vocabularies differ in size."""
+        sizes = {tower.vocabulary_size for tower in self.towers.values()}
+        if len(sizes) != 1:
+            raise LearnedSparseError(f"{self.architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
+        self.vocabulary = Vocabulary.from_tokenizer(self.tokenizer, sizes.pop(), self.architecture)
+        self.weighers = TermWeighers.of(self.settings, self.towers, self.vocabulary)
 
 
 def new_model(
     architecture: str,
     settings: Mapping[str, Any],
     backbone: str,
-    num_hidden_layers: int | None = None,
-    seed: int = 0,
     *,
-    output_bias: float = OUTPUT_BIAS,
+    seed: int = 0,
     max_length: Mapping[str, int] | None = None,
-    attention: Attention = "bidirectional",
-    lora: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> LoadedModel:
     """An untrained model whose towers all start from ``backbone`` (see ``TowerKind`` in ``backbone.hidden_states``).
 
     A checkpoint of this package as ``backbone`` gives the network of its documents, with its head.
+    ``options`` are those of ``LanguageModel.from_backbone``.
     """
     parsed = parse(ARCHITECTURES[architecture], settings, f"settings of {architecture}")
     folder = locate(backbone)
@@ -82,14 +75,7 @@ def new_model(
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
         towers = {
-            name: kind.from_backbone(
-                network,
-                num_hidden_layers=num_hidden_layers,
-                output_bias=output_bias,
-                attention=attention,
-                lora=lora,
-            )
-            for name, kind in parsed.towers("document", "query").items()
+            name: kind.from_backbone(network, **options) for name, kind in parsed.towers("document", "query").items()
         }
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:  # of decoder LMs
@@ -98,9 +84,14 @@ def new_model(
         tokenizer._tokenizer = marked  # noqa: SLF001  (there is no public setter)
         tokenizer.add_prefix_space = True
     longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])
-    lengths = {side: (max_length or {}).get(side, longest) for side in SIDES}
-    quantizers = {side: parsed.quantizer(side) for side in SIDES}
-    return _assemble(architecture, parsed, towers, tokenizer, max_length=lengths, quantizers=quantizers)
+    return LoadedModel(
+        architecture=architecture,
+        settings=parsed,
+        towers=towers,
+        tokenizer=tokenizer,
+        max_length={side: (max_length or {}).get(side, longest) for side in SIDES},
+        quantizers={side: parsed.quantizer(side) for side in SIDES},
+    )
 
 
 def save_checkpoint(folder: Path, model: LoadedModel) -> None:
@@ -115,11 +106,10 @@ def save_checkpoint(folder: Path, model: LoadedModel) -> None:
             files += (
                 path for path in (written / "towers" / name).iterdir() if path.suffix in {".json", ".safetensors"}
             )
-        size = next(iter(model.towers.values())).vocabulary_size
         notes = CheckpointNotes(
             architecture=model.architecture,
             settings=as_json(model.settings),
-            vocabulary_size=size,
+            vocabulary_size=len(model.vocabulary.terms),
             max_length=model.max_length,
             quantizers=model.quantizers,
             recipe=model.recipe,
@@ -151,11 +141,11 @@ def load_checkpoint(
     chosen, quantizers = ARCHITECTURES[notes.architecture].changed(notes, changes, str(name))
     kinds = chosen.towers("document", "query")
     notes.check_files(folder, kinds)
-    return _assemble(
-        notes.architecture,
-        chosen,
-        {tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in kinds.items()},
-        load_tokenizer(folder / notes.towers.get("document", "")),
+    return LoadedModel(
+        architecture=notes.architecture,
+        settings=chosen,
+        towers={tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in kinds.items()},
+        tokenizer=load_tokenizer(folder / notes.towers.get("document", "")),
         max_length=notes.max_length,
         quantizers=dict(quantizers),
         recipe=notes.recipe,
@@ -174,31 +164,14 @@ def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
     if tokenizer_sha256(document.tokenizer) != tokenizer_sha256(query.tokenizer):
         raise LearnedSparseError("join: the two models have different tokenizers, so their terms do not match")
     sides = {"document": document, "query": query}
-    settings = dataclasses.replace(document.settings, query="separate")
-    towers = {side: model.towers["document"] for side, model in sides.items()}
     return dataclasses.replace(
         document,
-        settings=settings,
-        weighers=TermWeighers.of(settings, towers, document.vocabulary),
-        towers=towers,
+        settings=dataclasses.replace(document.settings, query="separate"),
+        towers={side: model.towers["document"] for side, model in sides.items()},
         max_length={side: model.max_length[side] for side, model in sides.items()},
         quantizers={side: model.quantizers[side] for side, model in sides.items()},
         prompts={side: model.prompts[side] for side, model in sides.items() if side in model.prompts},
     )
-
-
-def _assemble(
-    architecture: str, settings: Architecture, towers: dict[str, Any], tokenizer: Any, **rest: Any
-) -> LoadedModel:
-    sizes = {tower.vocabulary_size for tower in towers.values()}
-    if len(sizes) != 1:
-        raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, sizes.pop(), architecture)
-    weighers = TermWeighers.of(settings, towers, vocabulary)
-    return LoadedModel(
-        architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer,
-        vocabulary=vocabulary, **rest,
-    )  # fmt: skip
 
 
 def _bags(model: LoadedModel, folder: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from learned_sparse.core.encoder import default_checkpoint
@@ -22,7 +21,18 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Export a model."""
-    options = _parser().parse_args(argv)
+    parser = CommandParser(prog="python -m encoders.export", description=__doc__, epilog=EPILOG)
+    add = parser.add_argument
+    add("--model", help="name of a model in the home folder, or of a published one")
+    add("--checkpoint", metavar="DIR|ID", help="checkpoint folder or Hub id, also of another tool")
+    add("--revision", help="revision of a Hub repository")
+    add("--query-checkpoint", metavar="DIR|ID", help="another SPLADE for queries, such as efficient-splade-*-query")
+    add_set_option(parser, "correct a setting that the checkpoint does not say, such as pooling=sum; may be repeated")
+    add("--to", required=True, choices=["sentence-transformers", "pyserini", "opensearch", "learned-sparse"])
+    add("--output", type=Path, required=True, metavar="DIR", help="folder of the exported model")
+    add("--overwrite", action="store_true", help="replace an earlier export")
+    add("--license", metavar="ID", help="licence for the model card, such as apache-2.0")
+    options = parser.parse_args(argv)
     if not (options.model or options.checkpoint):
         raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR")
     from encoders.encoding.model import join_sides, load_checkpoint
@@ -38,21 +48,6 @@ def main(argv: list[str] | None = None) -> int:
     for note in notes:
         print(f"  note: {note}")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = CommandParser(prog="python -m encoders.export", description=__doc__, epilog=EPILOG)
-    add = parser.add_argument
-    add("--model", help="name of a model in the home folder, or of a published one")
-    add("--checkpoint", metavar="DIR|ID", help="checkpoint folder or Hub id, also of another tool")
-    add("--revision", help="revision of a Hub repository")
-    add("--query-checkpoint", metavar="DIR|ID", help="another SPLADE for queries, such as efficient-splade-*-query")
-    add_set_option(parser, "correct a setting that the checkpoint does not say, such as pooling=sum; may be repeated")
-    add("--to", required=True, choices=["sentence-transformers", "pyserini", "opensearch", "learned-sparse"])
-    add("--output", type=Path, required=True, metavar="DIR", help="folder of the exported model")
-    add("--overwrite", action="store_true", help="replace an earlier export")
-    add("--license", metavar="ID", help="licence for the model card, such as apache-2.0")
-    return parser
 
 
 if __name__ == "__main__":

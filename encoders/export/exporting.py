@@ -8,6 +8,7 @@ of terms in queries.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -273,12 +274,9 @@ def _masked_lm(folder: Path, model: LoadedModel, length: int, side: str = "docum
 
 def _tokenizer(folder: Path, model: LoadedModel, length: int) -> None:
     """The tokenizer of ``model``, which truncates texts at ``length`` tokens."""
-    tokenizer, before = model.tokenizer, model.tokenizer.model_max_length
+    tokenizer = copy.copy(model.tokenizer)
     tokenizer.model_max_length = length
-    try:
-        tokenizer.save_pretrained(folder)
-    finally:
-        tokenizer.model_max_length = before
+    tokenizer.save_pretrained(folder)
 
 
 def _table(model: LoadedModel) -> Tensor:

@@ -81,23 +81,12 @@ def pool(
     return Pooled.apply(scores.rows, weight, bias, scores, result, dense, log)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def pool_columns(
-    hidden: Tensor,
-    mask: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    columns: Tensor,
-    *,
-    pooling: Pooling,
-    saturation: Saturation,
-) -> Tensor:
-    """``pool`` for the vocabulary ids ``columns`` only (no repeats); all other weights are 0."""
+def pool_columns(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, columns: Tensor) -> Tensor:
+    """The sums of ``pool`` for the vocabulary ids ``columns`` only (no repeats); all other weights are 0."""
     if 2 * len(columns) > len(weight):
         keep = torch.zeros(len(weight), dtype=torch.bool, device=weight.device).index_fill_(0, columns, True)
-        return pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation).where(keep, 0.0)
-    pooled = pool(
-        hidden, mask, functional.embedding(columns, weight), bias[columns], pooling=pooling, saturation=saturation
-    )
+        return pool(hidden, mask, weight, bias, pooling="sum").where(keep, 0.0)
+    pooled = pool(hidden, mask, functional.embedding(columns, weight), bias[columns], pooling="sum")
     return pooled.new_zeros(len(pooled), len(weight)).index_copy(1, columns, pooled)
 
 

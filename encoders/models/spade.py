@@ -95,9 +95,8 @@ class SpaDESettings(Architecture):
         mlp = HiddenStatesKind(lambda hidden_size: two_layer_head(hidden_size, self.dropout))
         return {name: mlp if name == "weighting" else LanguageModel for name in self.names}
 
-    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:  # noqa: ARG002
         """``SpaDE``."""
-        del side
         return SpaDE(self, towers, vocabulary)
 
     @property
@@ -112,12 +111,9 @@ class SpaDESettings(Architecture):
 
     def objective(self, ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
         """The ranking loss, with Eq. 12 if the stage has a pointwise loss for what it trains."""
-        pointwise, document = stage.options.pointwise, weighers.document
-        if pointwise == 0 or stage.component == "weighting":
+        if (pointwise := stage.options.pointwise) == 0 or stage.component == "weighting":
             return ranking
-        if not isinstance(document, SpaDE | Pruned):
-            raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
-        return PointwiseObjective(ranking, pointwise, document)
+        return PointwiseObjective(ranking, pointwise, cast("SpaDE | Pruned", weighers.document))
 
     def mixtures(self) -> Sequence[Mixture]:
         """The grid of the paper's section 4."""

@@ -76,8 +76,7 @@ class SparTermSettings(Architecture):
 
     def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``SparTerm``."""
-        side_towers = {name.removeprefix("query_"): towers[name] for name in self.networks(side)}
-        return SparTerm(self, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
+        return SparTerm(self, {name.removeprefix("query_"): towers[name] for name in self.networks(side)}, vocabulary)
 
     @property
     def query_bag(self) -> tuple[Weighting, SpecialTokens] | None:
@@ -140,45 +139,22 @@ class Gate(PooledTower):
         return [pooled_shares(*states, columns, pooling=self._pooling, relu=self._relu)._replace(gate=True)]
 
 
-class Importance(PooledTower):
-    """The importance predictor of section 3.2: I = sum_i ReLU(I_i)."""
-
-    def literal(self, input_ids: Tensor, attention_mask: Tensor, literal: Tensor) -> Tensor:
-        """I ⊙ BoW(p), computed for the terms of the text only."""
-        hidden, mask, *decoder = self.states(input_ids, attention_mask)
-        return lexical_pool(hidden, input_ids, mask, literal, *decoder, pooling="sum", saturation="none")
-
-    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The share of each token in the weights ``columns`` of one text."""
-        return [pooled_shares(*self.states(input_ids, attention_mask), columns, pooling="sum")]
-
-    def gated(self, input_ids: Tensor, attention_mask: Tensor, gate: Tensor) -> Tensor:
-        """I ⊙ gate, computed for the terms that the gate opens for any text of the batch."""
-        columns = gate.any(0).nonzero().squeeze(1)
-        return pool_columns(*self.states(input_ids, attention_mask), columns, pooling="sum", saturation="none") * gate
-
-
 class SparTerm(nn.Module):
     """One side: p' = F(p) ⊙ G(p) (Eq. 1).
 
     The Binarizer has no gradient, so a ranking loss never reaches the gate. Eq. 8 on its logits trains it.
     """
 
-    def __init__(
-        self,
-        settings: SparTermSettings,
-        importance: LanguageModel | None,
-        gate: LanguageModel | None,
-        vocabulary: Vocabulary,
-    ) -> None:
-        """``importance`` is None for expansion-only, ``gate`` for literal gating."""
+    def __init__(self, settings: SparTermSettings, towers: Mapping[str, LanguageModel], vocabulary: Vocabulary) -> None:
+        """``towers``: without ``importance`` for expansion-only, without ``gate`` for literal gating."""
         super().__init__()
-        special = settings.pool_special_tokens
-        self.importance = (
-            None if importance is None else Importance(importance, vocabulary, pool_special_tokens=special)
-        )
-        self.gate = None if gate is None else Gate(settings, gate, vocabulary)
-        weighting: Literal["binary", "tf"] = "tf" if importance is None else "binary"
+        self.importance: PooledTower | None = None
+        """The importance predictor of section 3.2: I = sum_i ReLU(I_i)."""
+        if importance := towers.get("importance"):
+            special = settings.pool_special_tokens
+            self.importance = PooledTower(importance, vocabulary, pool_special_tokens=special)
+        self.gate = Gate(settings, towers["gate"], vocabulary) if "gate" in towers else None
+        weighting: Literal["binary", "tf"] = "tf" if self.importance is None else "binary"
         self.bag_of_words = BagOfWords(vocabulary, weighting, settings.bow_special_tokens)
         self.target_terms = BagOfWords(vocabulary)
         """The binary bag of words of a text without special tokens: the target T of Eq. 8."""
@@ -199,14 +175,23 @@ class SparTerm(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, gate_logits: Tensor | None = None) -> Tensor:
         """Weights ``(batch, vocabulary)``; joint training passes the ``gate_logits`` that it has computed."""
-        if self.gate is None:  # literal-only has an importance predictor
-            literal, importance = self.bag_of_words.literal_positions(input_ids, attention_mask), self.importance
-            weights = cast(Importance, importance).literal(input_ids, attention_mask, literal) * self._unblocked
+        if self.gate is None:  # I ⊙ BoW(p), computed for the terms of the text only
+            literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
+            hidden, mask, *decoder = cast(PooledTower, self.importance).states(input_ids, attention_mask)
+            weights = lexical_pool(hidden, input_ids, mask, literal, *decoder, pooling="sum", saturation="none")
+            weights = weights * self._unblocked
         else:
             if gate_logits is None:
                 with torch.no_grad():
                     gate_logits = self.gate(input_ids, attention_mask)
-            weights = self._expanded_weights(input_ids, attention_mask, gate_logits.detach() >= self._threshold)
+            binarized, bags = gate_logits.detach() >= self._threshold, self.bag_of_words(input_ids, attention_mask)
+            expansion = binarized & (bags == 0) & self._unblocked  # G_e, Eq. 5
+            if self.importance is None:
+                weights = (bags + expansion) * self._unblocked
+            else:
+                gate = (expansion | (bags > 0)) & self._unblocked  # G_le, Eq. 6
+                columns = gate.any(0).nonzero().squeeze(1)  # the terms that the gate opens for any text of the batch
+                weights = pool_columns(*self.importance.states(input_ids, attention_mask), columns) * gate
         return weights if self._max_terms is None else keep_largest(weights, self._max_terms)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
@@ -218,20 +203,12 @@ class SparTerm(nn.Module):
         if self.importance is None:
             term_shares = [merged_shares(literal.float(), input_ids, literal, columns, "sum")]
         else:
-            term_shares = self.importance.shares(input_ids, attention_mask, columns)
+            states = self.importance.states(input_ids, attention_mask)
+            term_shares = [pooled_shares(*states, columns, pooling="sum")]
         if self.gate is None:
             return term_shares
         gated = columns[~torch.isin(columns, input_ids[literal])]
         return term_shares + self.gate.shares(input_ids, attention_mask, gated)
-
-    def _expanded_weights(self, input_ids: Tensor, attention_mask: Tensor, binarized: Tensor) -> Tensor:
-        bags = self.bag_of_words(input_ids, attention_mask)
-        expansion = binarized & (bags == 0) & self._unblocked  # G_e, Eq. 5
-        if self.importance is None:
-            frequencies: Tensor = (bags + expansion) * self._unblocked
-            return frequencies
-        gate = (expansion | (bags > 0)) & self._unblocked  # G_le, Eq. 6
-        return self.importance.gated(input_ids, attention_mask, gate)
 
 
 class GateObjective(Objective):
@@ -248,9 +225,8 @@ class GateObjective(Objective):
         positives = (tensor[: len(queries.input_ids)] for tensor in documents)
         return {"gate": self._gate(*positives).float(), "target": self._document.target_terms(*queries)}
 
-    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:  # noqa: ARG002
         """Eq. 8 of each passage."""
-        del labels
         return {"gate_loss": gate_bce(outputs["gate"], outputs["target"])}
 
 

@@ -121,9 +121,8 @@ class DeepCTSettings(Architecture):
         """Hidden states with dropout and one linear layer."""
         return {"document": HiddenStatesKind(lambda size: nn.Sequential(nn.Dropout(self.dropout), linear_head(size)))}
 
-    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+    def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:  # noqa: ARG002
         """``RecallWeights``."""
-        del side
         return RecallWeights(self, towers["document"], vocabulary)
 
     @property
@@ -212,8 +211,7 @@ class TermRecall(Objective):
         targets, mask = targets.to(predicted.device), mask.to(predicted.device)
         return {"errors": ((predicted - targets).square() * mask).sum(dim=1), "words": mask.sum(dim=1)}
 
-    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:  # noqa: ARG002
         """Shares of the mean over all words of the batch (published code: SUM_BY_NONZERO_WEIGHTS), whose mean it is."""
-        del labels
         words = outputs["words"]
         return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -90,14 +91,13 @@ class UHDSettings(Architecture):
         """The towers of the buckets that the side has, with a winner-take-all layer for each of their buckets."""
         used = [layer for layer, factor in zip(self.layers, self.factors(side).values(), strict=True) if factor]
         layers_of = {layer: self.layers if self.encoders == "joint" else (layer,) for layer in used}
-        return {self.tower_of(layer): self._kind(layers) for layer, layers in layers_of.items()}
 
-    def _kind(self, layers: Sequence[int]) -> HiddenStatesKind:
-        def heads(hidden: int) -> nn.Module:
-            options = hidden, self.dimensions, self.weight_sparsity
-            return nn.ModuleDict({str(layer): WinnerTakeAll(*options) for layer in layers})
+        def heads(layers: Sequence[int], hidden: int) -> nn.Module:
+            return nn.ModuleDict(
+                {str(each): WinnerTakeAll(hidden, self.dimensions, self.weight_sparsity) for each in layers}
+            )
 
-        return HiddenStatesKind(heads, layers)
+        return {self.tower_of(layer): HiddenStatesKind(partial(heads, read), read) for layer, read in layers_of.items()}
 
     def network_side(self, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
         """``UHD``."""
@@ -176,18 +176,14 @@ class UHD(nn.Module):
         self._keep_each = keep if scope == "bucket" else None
         self._factors = settings.factors(side)
         self._dimensions, self._binarize = settings.dimensions, settings.binarize
-        self._buckets: Any = nn.ModuleDict(
+        self.components: Any = nn.ModuleDict(
             {
                 f"b{layer}": Bucket(settings, layer, towers[settings.tower_of(layer)], vocabulary, keep)
                 for layer in settings.layers
                 if settings.tower_of(layer) in towers
             }
         )
-
-    @property
-    def components(self) -> Mapping[str, Any]:
         """``b<layer>`` to that bucket, ``(batch, dimensions)`` without its factor."""
-        return dict(self._buckets)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, layers * dimensions)``.

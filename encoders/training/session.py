@@ -90,8 +90,8 @@ class Session:
         """Context in which products are bfloat16 if ``precision`` is ``bf16``; the weights keep their data type."""
         bias: dict[str, Any] = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
         self.model = new_model(
-            recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            max_length=recipe.max_length, attention=recipe.attention, lora=recipe.lora, **bias,
+            recipe.architecture, recipe.settings, recipe.backbone, num_hidden_layers=recipe.num_hidden_layers,
+            seed=recipe.seed, max_length=recipe.max_length, attention=recipe.attention, lora=recipe.lora, **bias,
         )  # fmt: skip
         towers = self.model.towers
         if recipe.gradient_checkpointing and True not in [tower.recompute_layers() for tower in towers.values()]:

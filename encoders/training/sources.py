@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from learned_sparse.collections.trec import read_qrels
 from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
-    from encoders.training.files import TeacherScores
+    pass
 
 _logger = logging.getLogger(__name__)
 
@@ -69,21 +69,7 @@ def load_source(source: Source, negatives: Negatives, corpora: Corpora | None = 
     if source.examples is not None:
         return ExampleFile(source, negatives, queries=queries, texts=texts, scores=teacher)
     qrels = read_qrels(source.qrels) if source.qrels is not None else collection.qrels(source.split)
-    examples = JudgedExamples(queries, _positives(source, queries, qrels, texts, teacher), texts, teacher, negatives)
-    examples.source, examples.name = source, f"{collection.name}/{source.split}"
-    return examples
-
-
-def _positives(
-    source: Source,
-    queries: Mapping[str, str],
-    qrels: Mapping[str, Mapping[str, int]],
-    texts: Mapping[str, str],
-    teacher: TeacherScores | None,
-) -> dict[str, list[str]]:
-    """The relevant documents of each query; judgements without a text or a score to learn from are logged."""
-    where, unusable = f"data: {source.collection}:{source.split}", Counter[str]()
-    positives: dict[str, list[str]] = {}
+    where, unusable, positives = f"data: {source.collection}:{source.split}", Counter[str](), dict[str, list[str]]()
     for query, grades in sorted(qrels.items()):
         for document in sorted(id for id, grade in grades.items() if grade >= 1):
             if query not in queries:
@@ -100,7 +86,9 @@ def _positives(
         _logger.warning("%s: left out %d judgements %s", where, count, reason)
     if not positives:
         raise LearnedSparseError(f"{where}: no query has a relevant document here")
-    return positives
+    examples = JudgedExamples(queries, positives, texts, teacher, negatives)
+    examples.source, examples.name = source, f"{collection.name}/{source.split}"
+    return examples
 
 
 def examples_in_order(

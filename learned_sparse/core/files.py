@@ -128,8 +128,6 @@ def new_file(path: str | Path, *, wait: bool = False, folder: bool = False) -> I
             if not folder:
                 _sync(temporary)
                 temporary.replace(path)
-            elif not (wait and path.exists()):
-                _place_folder(temporary, path)
             _sync(path.parent)
         except LearnedSparseError:
             raise
@@ -156,19 +154,18 @@ def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     with new_file(path, wait=wait, folder=True) as temporary:
         temporary.mkdir()
         yield temporary
-
-
-def _place_folder(temporary: Path, path: Path) -> None:
-    for parent, _, names in os.walk(temporary, topdown=False):
-        for file in (Path(parent, name) for name in (*names, ".")):
-            if not file.is_symlink():
-                _sync(file)
-    aside = path.with_name(f".{path.name}.replaced")
-    _remove(aside)  # of a writer that was killed after its second rename
-    if path.is_dir():
-        path.rename(aside)  # a writer that is killed here leaves it, and ``restore_folder`` restores it
-    temporary.rename(path)
-    _remove(aside)
+        if wait and path.exists():
+            return
+        for parent, _, names in os.walk(temporary, topdown=False):
+            for file in (Path(parent, name) for name in (*names, ".")):
+                if not file.is_symlink():
+                    _sync(file)
+        aside = path.with_name(f".{path.name}.replaced")
+        _remove(aside)  # of a writer that was killed after its second rename
+        if path.is_dir():
+            path.rename(aside)  # a writer that is killed here leaves it, and ``restore_folder`` restores it
+        temporary.rename(path)
+        _remove(aside)
 
 
 @contextmanager

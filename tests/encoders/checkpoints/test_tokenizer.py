@@ -91,7 +91,7 @@ def test_a_tokenizer_written_in_python() -> None:
         encode_prepared: Any = None
         shares: Any = None
 
-    encoder = Tokenizes(bytewise, sorted(bytewise.get_vocab()), 6, None, "")
+    encoder = Tokenizes(bytewise, sorted(bytewise.get_vocab()), 6)
     texts = ["wing", "", "wings of lift", "wing\x1flift"]
     ids, lengths, _ = encoder.prepare(texts)
     expected = bytewise([*texts[:3], ("wing", "lift")], truncation=True, max_length=6)["input_ids"]

@@ -30,8 +30,8 @@ VOCABULARY_OF_THREE = Vocabulary(["zero", "one", "two"], special_ids=(), unknown
 def weights_by_hand(
     importance: LogitTable | None, gate: LogitTable | None, tokens: list[int], **settings: Any
 ) -> list[float]:
-    towers: list[Any] = [importance, gate]
-    module = SparTerm(SparTermSettings(**settings), towers[0], towers[1], VOCABULARY_OF_THREE)
+    towers: Any = {"importance": importance} | ({} if gate is None else {"gate": gate})
+    module = SparTerm(SparTermSettings(**settings), towers, VOCABULARY_OF_THREE)
     weights: list[float] = module(torch.tensor([tokens]), torch.ones(1, len(tokens)))[0].tolist()
     return weights
 

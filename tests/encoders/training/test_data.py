@@ -78,17 +78,17 @@ def test_batches_of_processes_are_parts_of_one_batch_in_any_order_of_access(
     recipe = tiny_recipe({"batch_size": 4, "micro_batch_size": 2})
     session, learner = first_stage(recipe)
     streamed = list(learner.stream(range(1, 4)))
-    (third,) = streamed[2]
-    assert third.examples == first_stage(recipe)[1].batch(3)[0].examples
-    assert len({example.query for step in range(7) for example in learner.batch(step)[0].examples}) > 20
+    ((examples, micro_batches),) = streamed[2]
+    assert examples == first_stage(recipe)[1].batch(3)[0][0]
+    assert len({example.query for step in range(7) for example in learner.batch(step)[0][0]}) > 20
     parts = []
     for process in range(2):
         session.process_index, session.num_processes = process, 2
         parts += learner.batch(3)
-    assert all(part.examples == third.examples for part in parts)
-    divided = [queries.input_ids.tolist() for part in parts for queries, _ in part.micro_batches]
-    assert divided == [queries.input_ids.tolist() for queries, _ in third.micro_batches]
-    examples, (_, documents) = third.examples[:2], third.micro_batches[0]
+    assert all(of_part == examples for of_part, _ in parts)
+    divided = [queries.input_ids.tolist() for _, own in parts for queries, _ in own]
+    assert divided == [queries.input_ids.tolist() for queries, _ in micro_batches]
+    examples, (_, documents) = examples[:2], micro_batches[0]
     texts = [example.positive for example in examples] + [text for each in examples for text in each.negatives]
     assert session.model.tokenizer.batch_decode(documents.input_ids, skip_special_tokens=True) == texts
     assert documents.attention_mask.sum(1).tolist() == [7] * len(texts)  # five words, [CLS] and [SEP]

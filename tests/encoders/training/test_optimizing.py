@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,7 +67,7 @@ def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: 
         return outputs["queries"].sum(), {}
 
     current = fake_device.generators[0].get_state()
-    session: Any = SimpleNamespace(num_processes=1, precision="fp32", device=torch.device(SECOND))
+    session: Any = SimpleNamespace(num_processes=1, autocast=nullcontext, device=torch.device(SECOND))
     over_batch(SimpleNamespace(outputs=forward), [(), ()], loss, session)  # type: ignore[list-item]
     assert len(masks) == 4
     assert masks[0].equal(masks[2])

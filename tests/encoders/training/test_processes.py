@@ -15,6 +15,7 @@ from encoders.training.recipe import Recipe
 from learned_sparse.core.settings import parse
 from tests.encoders.training.conftest import Run, Trained
 
+SPADE = {"architecture": "spade", "settings": {"k": 3}}
 CO_TRAINING = {"batch_size": 7, "micro_batch_size": 3, "options": {"cotraining": {"select_from": 14, "share": 0.5}}}
 
 
@@ -41,11 +42,7 @@ def test_two_processes_equal_one(
     keys = ["query_regularizer", "document_regularizer"]
     if architecture == "spade":
         keys = ["weighting_loss_over_all", "expansion_loss_over_all"]
-        values |= {
-            "architecture": architecture,
-            "settings": {"k": 3},
-            "stages": [{**values["stages"][0], **CO_TRAINING}],
-        }
+        values |= {**SPADE, "stages": [{**values["stages"][0], **CO_TRAINING}]}
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(json.dumps(values), encoding="utf-8")
     group = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "encoders.train"]
