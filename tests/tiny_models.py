@@ -47,6 +47,7 @@ TEXTS = [
     "snow ☃ in April",
     "wing",
 ]
+MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 _MODELS: dict[str, Any] = {"bert": BertForMaskedLM, "headless": BertModel, "distilbert": DistilBertForMaskedLM}
 
 

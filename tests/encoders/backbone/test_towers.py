@@ -103,15 +103,6 @@ def test_a_causal_decoder_lm_equals_transformers(decoder: Path) -> None:
         LanguageModel.load(decoder)
 
 
-def test_layers_are_computed_again_in_the_backward_pass(decoder: Path) -> None:
-    tower = LanguageModel.from_backbone(decoder).train()
-    assert tower.recompute_layers()
-    calls: list[Any] = []
-    tower.model.model.layers[0].self_attn.register_forward_hook(lambda *call: calls.append(call))
-    tower(IDS, MASK).sum().backward()
-    assert len(calls) == 2
-
-
 def test_adapters_are_trained_and_merged_when_saved(decoder: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     tower = LanguageModel.from_backbone(decoder, lora={"rank": 2, "alpha": 4})
@@ -187,5 +178,3 @@ def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
     assert sum(p.numel() for p in shortened.parameters()) < sum(p.numel() for p in full.parameters())
     assert shortened.model.config.num_hidden_layers == 1
     assert not torch.allclose(states(shortened), states(full))
-    with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
-        LanguageModel.from_backbone(folder, num_hidden_layers=3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import ByT5Tokenizer, PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from encoders.checkpoints.tokenizer import (
     TextEncoder,
@@ -28,6 +28,7 @@ from learned_sparse.collections.documents import Document
 from learned_sparse.collections.segments import Segmentation
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
+from tests.encoders.backbone.test_backbone_types import random_model
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 
 TOKENIZER = tokenizer()
@@ -121,10 +122,7 @@ def test_a_byte_level_tokenizer_treats_the_first_word_as_the_others(tmp_path: Pa
     assert marked is not None
     assert marked.encode("lt lt").tokens == ["Ġlt", "Ġlt"]
     assert with_word_marks(marked) is None
-    config = RobertaConfig(
-        vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, pad_token_id=0
-    )
-    RobertaForMaskedLM(config).save_pretrained(tmp_path / "backbone")
+    random_model("roberta").save_pretrained(tmp_path / "backbone")
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="<s>", unk_token="<s>")
     fast.save_pretrained(tmp_path / "backbone")
     model = new_model("splade", {"query": "bag-of-words"}, str(tmp_path / "backbone"))

@@ -22,18 +22,17 @@ from encoders.teach.scorers import CrossEncoder
 from learned_sparse.collections.documents import Document
 from learned_sparse.core.records import SparseBatch
 from tests.encoders.models.cases import SMALLEST
-from tests.tiny_models import TEXTS
+from tests.tiny_models import MANY_TEXTS, TEXTS
 
 pytestmark = pytest.mark.gpu
 DEVICE = os.environ.get("TEST_DEVICE", "cuda")
-MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 
 
 def encoded(folder: Path, architecture: str, **options: Any) -> SparseBatch:
     if not folder.exists():
         backbone = folder.parent / "backbone"
         save_checkpoint(folder, new_model(architecture, SMALLEST.get(architecture, {}), str(backbone)))
-    return load_encoder(str(folder), "document", **options).encode(MANY)
+    return load_encoder(str(folder), "document", **options).encode(MANY_TEXTS)
 
 
 @pytest.fixture
@@ -102,8 +101,8 @@ def test_scores_of_a_cross_encoder(tmp_path: Path) -> None:
 def test_eight_threads(folder: Path) -> None:
     encoded(folder, "splade")
     encoder = load_encoder(str(folder), "document", device=DEVICE, dtype="fp32")
-    expected = [encoder.encode([text]) for text in MANY]
+    expected = [encoder.encode([text]) for text in MANY_TEXTS]
     with ThreadPoolExecutor(8) as pool:
-        for number, batch in enumerate(pool.map(lambda text: encoder.encode([text]), MANY)):
+        for number, batch in enumerate(pool.map(lambda text: encoder.encode([text]), MANY_TEXTS)):
             np.testing.assert_array_equal(batch.values, expected[number].values)
             np.testing.assert_array_equal(batch.indices, expected[number].indices)

@@ -107,20 +107,6 @@ def test_the_tiny_model_adds_some_expansion_terms(tiny_bert: Path) -> None:
     assert 3 < len(opened) < len(VOCABULARY) - len(literal) - 3
 
 
-def test_gate_logits_can_be_passed_in(tiny_bert: Path) -> None:
-    """Joint training computes the gate once and passes its logits."""
-    model = new_model("sparterm", {}, str(tiny_bert))
-    module: Any = model.weighers.eval().document
-    tokens = inputs(model, TEXTS)
-    logits, weights = module.gate(*tokens), module(*tokens)
-    torch.testing.assert_close(module(*tokens, gate_logits=logits), weights)
-    closed = module(*tokens, gate_logits=torch.full_like(logits, -100.0))
-    assert torch.equal(closed > 0, (weights > 0) & (module.bag_of_words(*tokens) > 0))
-    assert not closed.isnan().any()
-    module(*tokens, gate_logits=logits).sum().backward()
-    assert all(parameter.grad is None for parameter in model.towers["gate"].parameters())
-
-
 def test_a_frozen_gate_has_no_dropout(tiny_bert: Path) -> None:
     model = new_model("sparterm", {}, str(tiny_bert))
     model.weighers.train()
@@ -150,3 +136,4 @@ def test_the_gate_learns_the_terms_of_queries(objective: str, tiny_bert: Path) -
     torch.testing.assert_close(losses["gate_loss"], gate_bce(logits, bag(*queries)))
     if options.joint:
         torch.testing.assert_close(outputs["queries"], module.query(*queries))
+        torch.testing.assert_close(outputs["positives"], module.document(*documents)[:2])

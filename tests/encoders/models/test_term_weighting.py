@@ -19,12 +19,10 @@ from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scor
 from tests.reference.term_weighting import bag, recall_frequencies, recall_loss, term_weights
 from tests.tiny_models import TEXTS, VOCABULARY
 
-FAMILY = ("unicoil", "deepimpact", "tildev2")
-EVERY_CASE = [case for case in cases.CASES if case[0] in FAMILY]
-every_case = pytest.mark.parametrize(("architecture", "settings"), EVERY_CASE, ids=map(cases.name, EVERY_CASE))
+FAMILY = [case for case in cases.CASES if case[0] in {"unicoil", "deepimpact", "tildev2"}]
 
 
-@every_case
+@pytest.mark.parametrize(("architecture", "settings"), FAMILY, ids=map(cases.name, FAMILY))
 def test_both_sides_equal_plain_loops(architecture: str, settings: dict[str, Any], tiny_bert: Path) -> None:
     model = untrained(architecture, settings, tiny_bert)
     parsed, not_in_bag = model.settings, NOT_IN_BAG[model.settings.bow_special_tokens]

@@ -68,17 +68,17 @@ Recipes = Callable[..., Recipe]
 
 @pytest.fixture(scope="session")
 def recipe_values(tiny_backbone: Path, tiny_collection: Path) -> Callable[..., dict[str, Any]]:
-    """The tiny recipe as a mapping; ``stage`` and the other arguments change it."""
+    """The tiny recipe as a mapping; the arguments change its stages, at least one, and other values."""
 
-    def values(stage: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-        stages = [{"name": "ranking", "steps": 20, "batch_size": 8, "learning_rate": 1e-3, **(stage or {})}]
+    def values(*stages: dict[str, Any], **changes: Any) -> dict[str, Any]:
+        common = {"steps": 20, "batch_size": 8, "learning_rate": 1e-3}
         return {
             "model": "tiny",
             "architecture": "splade",
             "backbone": str(tiny_backbone),
             "max_length": {"query": 8, "document": 12},
             "data": [{"collection": str(tiny_collection), "run": str(tiny_collection / "train.run")}],
-            "stages": stages,
+            "stages": [{"name": f"stage {row}", **common, **stage} for row, stage in enumerate(stages or [{}])],
             "precision": "fp32",
             "log_every": 1,
             **changes,
@@ -89,31 +89,18 @@ def recipe_values(tiny_backbone: Path, tiny_collection: Path) -> Callable[..., d
 
 @pytest.fixture(scope="session")
 def tiny_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
-    """``tiny_recipe(stage={...}, **changes)`` returns the tiny recipe with changes."""
-
-    def make(stage: dict[str, Any] | None = None, **changes: Any) -> Recipe:
-        return parse(Recipe, recipe_values(stage, **changes), "tiny recipe")
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def staged_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
-    """``staged_recipe({...}, {...}, **changes)`` returns the tiny recipe with these stages."""
+    """``tiny_recipe({...}, {...}, **changes)`` returns the tiny recipe with these stages."""
 
     def make(*stages: dict[str, Any], **changes: Any) -> Recipe:
-        values = recipe_values(**changes)
-        (base,) = values["stages"]
-        values["stages"] = [{**base, "name": f"stage {number}", **stage} for number, stage in enumerate(stages)]
-        return parse(Recipe, values, "tiny recipe")
+        return parse(Recipe, recipe_values(*stages, **changes), "tiny recipe")
 
     return make
 
 
 @pytest.fixture(scope="session")
-def spade_recipe(staged_recipe: Recipes) -> Recipes:
-    """``staged_recipe`` of a tiny SpaDE."""
-    return functools.partial(staged_recipe, architecture="spade", settings={"k": 3})
+def spade_recipe(tiny_recipe: Recipes) -> Recipes:
+    """``tiny_recipe`` of a tiny SpaDE."""
+    return functools.partial(tiny_recipe, architecture="spade", settings={"k": 3})
 
 
 class Run:

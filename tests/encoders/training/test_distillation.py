@@ -34,24 +34,16 @@ def batch() -> dict[str, Tensor]:
     return {**weights, "teacher": 4 * random(5, 4) - 2}
 
 
-def losses_of(batch: dict[str, Tensor], distillation: Distillation) -> dict[str, Tensor]:
-    """The losses of a ranking objective."""
-    identity = nn.Identity()
-    objective = RankingObjective(
-        Rank(loss="none"), TermWeighers({"query": identity, "document": identity}), (), distillation
-    )
-    known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
-    return objective.losses(batch, Labels(known, batch["teacher"]))
-
-
 @pytest.mark.parametrize("kind", ["margin_mse", "kl"])
 def test_losses_and_gradients_are_those_of_sentence_transformers(batch: dict[str, Tensor], kind: str) -> None:
     weights = {name: batch[name].clone().requires_grad_() for name in ("queries", "positives", "negatives")}
-    settings = Distillation(**{kind: 1.0})
-    ours = losses_of({**weights, "teacher": batch["teacher"]}, settings)[kind].mean()
+    model: Any = nn.Identity()
+    weighers = TermWeighers({"query": model, "document": model})
+    objective = RankingObjective(Rank(loss="none"), weighers, (), Distillation(**{kind: 1.0}))
+    known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
+    ours = objective.losses(weights, Labels(known, batch["teacher"]))[kind].mean()
     negatives = weights["negatives"].view(QUERIES, NEGATIVES, DIMENSIONS)
     columns = [weights["queries"], weights["positives"], *negatives.unbind(dim=1)]
-    model: Any = nn.Identity()
     theirs_of: dict[str, Any] = {
         "margin_mse": peers.SparseMarginMSELoss(model),
         "kl": peers.SparseDistillKLDivLoss(model, temperature=1.0),
@@ -83,20 +75,15 @@ def test_documents_without_a_score_are_left_out(batch: dict[str, Tensor]) -> Non
     assert not gradient[1:3].any()
 
 
-def teach(path: Path, collection: Path) -> Path:
-    """Scores of the relevant document and of the candidates of each query: 5 for the former, else the rank."""
+def taught(folder: Path, collection: Path) -> list[dict[str, Any]]:
+    """The collection as ``data``, with a teacher's scores: 5 for the relevant document, else the negative rank."""
     run = (collection / "train.run").read_text(encoding="utf-8").splitlines()
     lines = {(f"q{row}", f"d{row}"): 5.0 for row in range(30)}
     for line in run:
         query, _, document, rank, *_ = line.split()
         lines.setdefault((query, document), -float(rank))
-    path.write_text("".join(f"{q}\t{d}\t{score}\n" for (q, d), score in lines.items()), encoding="utf-8")
-    return path
-
-
-def taught(folder: Path, collection: Path) -> list[dict[str, Any]]:
-    """The collection with a teacher's scores, as ``data``."""
-    scores = teach(folder / "scores.tsv", collection)
+    scores = folder / "scores.tsv"
+    scores.write_text("".join(f"{q}\t{d}\t{score}\n" for (q, d), score in lines.items()), encoding="utf-8")
     return [{"collection": str(collection), "run": str(collection / "train.run"), "scores": str(scores)}]
 
 

@@ -22,11 +22,6 @@ pytestmark = pytest.mark.gpu
 DEVICE = os.environ.get("TEST_DEVICE", "cuda")
 
 
-def last_device() -> torch.device:
-    """Not the current device if there are several."""
-    return torch.device(DEVICE, torch.get_device_module(DEVICE).device_count() - 1)
-
-
 def losses(recipe: Recipe, output: Path, device: str = DEVICE, **options: Any) -> list[float]:
     train(recipe, output, device=device, **options)
     return Run(output).logged("loss")
@@ -45,7 +40,8 @@ def test_resumed_training_equals_an_undisturbed_run(
 
 
 def test_random_numbers_of_the_last_device_are_repeated() -> None:
-    device = last_device()
+    """It is not the current device if there are several."""
+    device = torch.device(DEVICE, torch.get_device_module(DEVICE).device_count() - 1)
     state, first = random_state(device), torch.rand(9, device=device)
     assert set_random_state(state, device)
     assert torch.rand(9, device=device).equal(first)

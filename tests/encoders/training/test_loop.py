@@ -51,10 +51,10 @@ inside a pruning window."""
 
 @pytest.mark.parametrize("case", RESUMED)
 def test_a_resumed_run_equals_one_that_was_not_stopped(
-    case: str, staged_recipe: Recipes, tiny_collection: Path, trained: Trained, stop_after: Any
+    case: str, tiny_recipe: Recipes, tiny_collection: Path, trained: Trained, stop_after: Any
 ) -> None:
     stages, changes, steps, mined = RESUMED[case]
-    recipe = staged_recipe(*stages, validation={"collection": str(tiny_collection), **VALIDATED, "every": 2}, **changes)
+    recipe = tiny_recipe(*stages, validation={"collection": str(tiny_collection), **VALIDATED, "every": 2}, **changes)
     whole = trained(recipe, "whole")
     stop_after(steps)
     early = trained(recipe, "resumed").report

@@ -62,11 +62,11 @@ def test_the_loss_is_the_mean_over_masked_tokens(tiny_backbone: Path) -> None:
     ],
 )
 def test_the_loss_falls_and_the_next_stage_starts_from_there(
-    staged_recipe: Recipes, trained: Trained, stage: dict[str, Any], changes: dict[str, Any], names: list[str]
+    tiny_recipe: Recipes, trained: Trained, stage: dict[str, Any], changes: dict[str, Any], names: list[str]
 ) -> None:
     mlm = {**MLM, "steps": 40, **stage}
-    only = trained(staged_recipe(mlm, **changes), "mlm")
-    both = trained(staged_recipe(mlm, {"steps": 2, "learning_rate": 0.0}, **changes), "both")
+    only = trained(tiny_recipe(mlm, **changes), "mlm")
+    both = trained(tiny_recipe(mlm, {"steps": 2, "learning_rate": 0.0}, **changes), "both")
     for name in names:
         losses = only.logged(name)
         assert sum(losses[-5:]) < 0.9 * sum(losses[:5]), name

@@ -36,10 +36,9 @@ def test_two_processes_equal_one(
     validation = {"collection": str(tiny_collection), "every": 2, "holdout": 6}
     regularizer = {"kind": "flops", "lambda_query": 1e-2, "lambda_document": 1e-2, "ramp_steps": 0}
     stage = {"steps": 4, "batch_size": 7, "dropout": False, "learning_rate": 1e-4, "regularizer": regularizer}
-    values = recipe_values(stage, validation=validation, precision="fp32-strict")
     mining = {"kind": "self", "every": 2, "ranks": [1, 10]}  # both processes read what the main process has mined
     cut = {"batch_size": 8, "micro_batch_size": 3, "rank": {"negatives_from": 4}, "negatives": mining}
-    values["stages"].append({**values["stages"][0], **cut})
+    values = recipe_values(stage, {**stage, **cut}, validation=validation, precision="fp32-strict")
     keys = ["query_regularizer", "document_regularizer"]
     if architecture == "spade":
         keys = ["weighting_loss_over_all", "expansion_loss_over_all"]

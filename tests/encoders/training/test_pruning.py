@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,10 +38,6 @@ class Document:
         return int((shares > gamma).sum())
 
 
-def pruner_of(document: Any, *gamma: float, window: int = 2) -> Pruner:
-    return Pruner(Pruning(gamma=gamma, window=window), document, lambda tensor: tensor)
-
-
 FIRST = torch.tensor([[0], [1], [1], [1]])
 SECOND = torch.tensor([[0], [0]])
 
@@ -53,8 +49,8 @@ def feed(document: Document, ids: Tensor, *names: str) -> None:
 
 def test_windows_and_schedule() -> None:
     """A window is two steps, each document counts once with the terms of all components, gamma follows the schedule."""
-    document = Document()
-    pruner = pruner_of(document, 0.9, 0.7, 0.5)
+    document: Any = Document()
+    pruner = Pruner(Pruning(gamma=(0.9, 0.7, 0.5), window=2), document, lambda tensor: tensor)
     results = []
     for step in range(8):
         with pruner.counting():
@@ -68,23 +64,18 @@ def test_windows_and_schedule() -> None:
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
 
 
-CO = {"select_from": 12}
-
-
-def frequencies(run: Any) -> Mapping[str, float]:
-    stored: Mapping[str, float] = run.notes()["settings"]["frequencies"]
-    return stored
-
-
 def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Recipes, trained: Trained) -> None:
     """A learning rate of 0 keeps the model fixed, so the same documents have the same terms."""
     pruning = {"pruning": {"gamma": [0.5], "window": 2}}
     stage = {"steps": 2, "batch_size": 4, "learning_rate": 0.0, "dropout": False, "options": pruning}
-    options = {share: {**pruning, "cotraining": {**CO, "share": share}} for share in (0.3, 1.0)}
-    runs = [trained(spade_recipe({**stage, "options": options[share]}), f"run-{share}") for share in options]
-    assert frequencies(runs[0]) == frequencies(runs[1])
-    joint = trained(spade_recipe({**stage, "batch_size": 12}), "joint")
-    assert frequencies(joint) == frequencies(runs[0])
+    changes: dict[str, dict[str, Any]] = {
+        f"run-{share}": {"options": {**pruning, "cotraining": {"select_from": 12, "share": share}}}
+        for share in (0.3, 1.0)
+    }
+    changes["joint"] = {"batch_size": 12}
+    runs = [trained(spade_recipe({**stage, **change}), name) for name, change in changes.items()]
+    frequencies = [run.notes()["settings"]["frequencies"] for run in runs]
+    assert frequencies[0] == frequencies[1] == frequencies[2]
 
 
 def test_a_smaller_gamma_discards_the_best_score(

@@ -23,11 +23,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def setting(family: str, weighting: str) -> dict[str, Any]:
-    key = "query" if family == "sparterm" else "query_weighting"
-    return {**FAMILIES[family], key: weighting}
-
-
 @pytest.mark.parametrize("weighting", ["idf", "learned"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_trained_with_the_documents(
@@ -35,7 +30,8 @@ def test_weights_are_trained_with_the_documents(
 ) -> None:
     no_head = weighting == "idf" and family in {"splade", "sparterm"}
     stage = {"steps": 4} if no_head else {"steps": 4, "learning_rates": {"head": 0.05}}
-    run = trained(tiny_recipe(stage, architecture=family, settings=setting(family, weighting)))
+    key = "query" if family == "sparterm" else "query_weighting"
+    run = trained(tiny_recipe(stage, architecture=family, settings={**FAMILIES[family], key: weighting}))
     texts = [document.text.split() for document in load_collection(str(tiny_collection)).documents()]
     counts = {word: sum(word in text for text in texts) for word in WORDS}
     idf = {word: math.log((len(texts) + 1) / (counts[word] + 1)) / math.log(len(texts) + 1) for word in WORDS}

@@ -16,8 +16,6 @@ from encoders.training.session import Session
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
-CPU = torch.device("cpu")
-
 
 @pytest.mark.parametrize("has_bf16", [False, True])
 def test_auto_is_bf16_where_the_processor_computes_it(
@@ -47,7 +45,7 @@ def test_a_run_has_its_own_device(tiny_recipe: Recipes, monkeypatch: pytest.Monk
     """Accelerate keeps the device of the first run of a process."""
     accelerate.PartialState()
     accelerate.PartialState._shared_state["device"] = torch.device("meta")
-    assert Session(tiny_recipe(), "cpu").device == CPU
+    assert Session(tiny_recipe(), "cpu").device == torch.device("cpu")
     accelerate.PartialState._shared_state["device"] = torch.device("meta")
     assert Session(tiny_recipe(), None).device.type != "meta"
 
@@ -70,7 +68,7 @@ def test_settings_of_the_launcher_that_would_be_ignored_are_refused(
 
 def test_an_update_has_a_query_for_each_process(tiny_recipe: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerate.Accelerator, "num_processes", 9)
-    with pytest.raises(LearnedSparseError, match="stage ranking: an update of 8 queries is too small for 9 processes"):
+    with pytest.raises(LearnedSparseError, match="stage stage 0: an update of 8 queries is too small for 9 processes"):
         Session(tiny_recipe(), "cpu")
 
 

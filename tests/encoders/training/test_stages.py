@@ -86,7 +86,7 @@ def test_a_stage_that_its_model_cannot_train_is_refused(
         first_stage(spade_recipe({"learning_rates": {"expanson": 1.0}}))
     with pytest.raises(LearnedSparseError, match="no tower has a head of its own"):
         first_stage(tiny_recipe({"learning_rates": {"head": 1e-3}}))
-    with pytest.raises(LearnedSparseError, match=r"ranking: this architecture has no objective 'gate'; known: rank$"):
+    with pytest.raises(LearnedSparseError, match=r"stage 0: this architecture has no objective 'gate'; known: rank$"):
         first_stage(tiny_recipe(GATE))
     with pytest.raises(LearnedSparseError, match=r"no objective .rank.; known: term_recall$"):
         first_stage(tiny_recipe({}, architecture="deepct"))
@@ -131,10 +131,10 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
 
 
 @pytest.fixture
-def uhd(staged_recipe: Recipes) -> Recipes:
-    """``staged_recipe`` of a tiny UHD-BERT with two buckets."""
+def uhd(tiny_recipe: Recipes) -> Recipes:
+    """``tiny_recipe`` of a tiny UHD-BERT with two buckets."""
     settings = {"dimensions": 64, "k": 8, "layers": [1, 2]}
-    return functools.partial(staged_recipe, architecture="uhd", settings=settings, negatives={"per_query": 0})
+    return functools.partial(tiny_recipe, architecture="uhd", settings=settings, negatives={"per_query": 0})
 
 
 HINGE = {"rank": {"loss": "hinge"}}

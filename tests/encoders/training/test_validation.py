@@ -83,25 +83,19 @@ def search(queries: Any, documents: Any, query_ids: list[str], ids: list[str], d
     return {query: [hit for hit in run if hit[1] > 0][:depth] for query, run in zip(query_ids, runs, strict=True)}
 
 
-def mrr(run: Any, alpha: float, recipe: Recipe) -> float:
-    """MRR@10 of the checkpoint with another alpha, by a validation without mixtures."""
-    session = Session(recipe, "cpu")
-    session.model = load_checkpoint(run.folder)
-    session.use_settings(None, {"alpha": alpha})
-    assert session.model.settings.alpha == alpha
-    assert recipe.validation is not None
-    return Validator(recipe.validation, recipe.seed).score(session, None)[0]
-
-
 def test_the_checkpoint_stores_the_best_alpha_of_validation(
     spade_recipe: Recipes, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
     stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("weighting", "expansion")]
-    recipe = spade_recipe(*stages, validation=validation)
+    recipe: Any = spade_recipe(*stages, validation=validation)
     run = trained(recipe)
     chosen = run.notes()["settings"]["alpha"]
-    scores = [mrr(run, tenths / 10, recipe) for tenths in range(11)]
+    session, scores = Session(recipe, "cpu"), []
+    session.model = load_checkpoint(run.folder)
+    for tenths in range(11):  # by a validation without mixtures
+        session.use_settings(None, {"alpha": tenths / 10})
+        scores.append(Validator(recipe.validation, recipe.seed).score(session, None)[0])
     assert chosen == np.argmax(scores) / 10
     assert max(scores) > min(scores)
     assert run.notes()["training"]["mixture"] == {"alpha": chosen}
@@ -126,7 +120,7 @@ def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     frequencies = inverse_document_frequencies(session.model, DOCUMENTS)
     ratios = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5, "[CLS]": 1, "[PAD]": 1, "[unused0]": 1}
     assert [float(frequencies[ids[term]]) for term in ratios] == pytest.approx([math.log(r) for r in ratios.values()])
-    expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, DOCUMENTS)
+    expected = -3.0 + 0.5 * frequencies
     assert set(session.model.towers) == {"importance", "gate", "query_importance"}
     for name, tower in session.model.towers.items():
         expected_bias = torch.full_like(expected, -3.0) if name == "gate" else expected
