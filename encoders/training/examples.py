@@ -32,7 +32,7 @@ from encoders.models.objectives import Labels
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.documents import Document
 from learned_sparse.collections.topics import Query
-from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.collections.trec import read_hits, write_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, run_file
@@ -92,8 +92,8 @@ class Examples(ABC):
     scored: bool
     """Whether a teacher has scored the examples."""
     settings: Negatives
-    candidates: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """Query id to the ids of documents that its hard negatives are drawn from; files have their own negatives."""
+    candidates: Mapping[str, str] = MappingProxyType({})
+    """Query id to the ids of documents, with spaces, that its hard negatives are drawn from; files have their own."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -173,7 +173,7 @@ class JudgedExamples(Examples):
         """
         query, document = self.pairs[index]
         relevant = frozenset(text_key(self.texts[id]) for id in self.positives[query])
-        candidates = self.candidates.get(query, ())
+        candidates = self.candidates.get(query, "").split()
         if self.settings.margin is not None and self.teacher is not None:
             positive, *scores = self.teacher.of(query, [document, *candidates]).tolist()
             limit = positive - self.settings.margin
@@ -202,41 +202,40 @@ class JudgedExamples(Examples):
         self.candidates, self.mined, where = {}, None, self.source.run
         if not settings.per_query or settings.kind in ("random", "checkpoint"):
             return
-        if where is not None:
-            run: Run = read_run(where)
-            if not any(map(run.get, self.positives)):
-                raise LearnedSparseError(
-                    f"{where}: no hits for any query of {self.name}; is it the run of another split?"
-                )
-        elif settings.kind == "self":
+        if where is None and settings.kind == "self":
             return
-        elif settings.kind == "bm25":
+        if where is None and settings.kind == "bm25":
             collection, _, split = self.name.partition("/")
             queries = [Query(id, self.queries[id]) for id in self.positives]
-            run, where = bm25_run(queries, self.texts.items, settings.ranks[1], collection=collection, split=split)
-        else:
+            where = bm25_run(queries, self.texts.items, settings.ranks[1], collection=collection, split=split)
+        if where is None:
             raise LearnedSparseError(
                 f"data: {self.name}: no hard negatives; give the source a 'run' of its queries (--data "
                 f"{self.source.collection}:{self.source.split},run=FILE), or --set negatives.kind=bm25, which searches "
                 "them; other kinds are self and random, and per_query: 0 needs none"
             )
-        self.take_candidates(run, where)
+        self.take_candidates(where)
 
-    def take_candidates(self, run: Run, where: Path) -> None:
-        """Draw hard negatives from the ``ranks`` of the run ``where``, counted from 1.
+    def take_candidates(self, run: Path) -> None:
+        """Draw hard negatives from the ``ranks`` of ``run``, counted from 1; in memory are their ids, as one text.
 
         Positives, documents with the text of a positive, and documents without text are left out.
         """
-        candidates, (first, last) = {}, self.settings.ranks
-        for query, positives in self.positives.items():
-            relevant = {text_key(self.texts[id]) for id in positives}
-            ids = [id for id, _ in run.get(query, ())][first - 1 : last]
+        candidates, (first, last) = dict[str, str](), self.settings.ranks
+        for query, hits in read_hits(run):
+            if query not in self.positives:
+                continue
+            if query in candidates:
+                raise LearnedSparseError(f"{run}: the lines of query {query!r} are not together; sort the run")
+            relevant = {text_key(self.texts[id]) for id in self.positives[query]}
+            ids = [id for id, _ in hits[first - 1 : last]]
             for id in ids:
                 if id not in self.texts:
-                    raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")
-            candidates[query] = [
-                id for id in ids if text_key(self.texts[id]) not in relevant and self.texts[id].strip()
-            ]
+                    raise LearnedSparseError(f"{run}: document {id!r} is not in the training collection")
+            kept = (id for id in ids if text_key(self.texts[id]) not in relevant and self.texts[id].strip())
+            candidates[query] = " ".join(kept)
+        if not candidates and run == self.source.run:
+            raise LearnedSparseError(f"{run}: no hits for any query of {self.name}; is it the run of another split?")
         self.candidates = candidates
 
 
@@ -311,8 +310,8 @@ def sample_documents(sources: Sequence[Examples], count: int, seed: int) -> list
 
 def bm25_run(
     queries: Sequence[Query], texts: Callable[[], Iterable[tuple[str, str]]], depth: int, *, collection: str, split: str
-) -> tuple[Run, Path]:
-    """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4): the hits, and the file that keeps them.
+) -> Path:
+    """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4): the run that keeps the hits.
 
     Documents are indexed without their expansion text, so that all models get the same candidates. The file's name has
     a hash of queries, texts and depth. An existing file with that name is read instead of searching again.
@@ -333,7 +332,7 @@ def bm25_run(
                 write_run(run, search_bm25(index, queries, depth), "bm25")
                 shutil.rmtree(index)
     PartialState().wait_for_everyone()
-    return read_run(run), run
+    return run
 
 
 def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Sequence[int]) -> list[str]:

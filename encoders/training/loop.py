@@ -30,7 +30,7 @@ from encoders.training.recipe import Changes, Recipe, Stage, load_recipe, to_map
 from encoders.training.session import IDF_DOCUMENTS, Session, load_state, load_weights, save_state, save_weights
 from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.topics import Query
-from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.collections.trec import write_run
 from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
 from learned_sparse.core.files import (
     checkpoint_folder,
@@ -292,7 +292,7 @@ class Training:
             for index, part in enumerate(self._sources):
                 if isinstance(part, JudgedExamples) and (path := self._resumed / f"mined-{index}.trec").exists():
                     part.mined = path
-                    part.take_candidates(read_run(path), path)
+                    part.take_candidates(path)
             self._resumed = None
 
     def _is_done(self, stage: Stage) -> bool:
@@ -313,7 +313,7 @@ class Training:
                 if session.is_main:
                     write_run(part.mined, run, "mined")
                 session.processes.wait_for_everyone()
-                part.take_candidates(read_run(part.mined), part.mined)
+                part.take_candidates(part.mined)
         progress.mined_at = progress.step
         self._log({"mined queries": count})
 

@@ -18,6 +18,7 @@ from encoders.training.recipe import Validation
 from encoders.training.sources import Corpora
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.topics import Query
+from learned_sparse.collections.trec import read_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
@@ -84,18 +85,19 @@ class Validator:
         expanded = next((part.source.expanded for part in held_out or () if part.source.expanded is not None), None)
         # read several times: all of them may not fit in memory
         documents = partial((corpora or Corpora()).documents, collection, expanded)
-        known = dict.fromkeys(id for id, _ in documents())
         extra: Mapping[str, str] = {}
         if held_out is None:
+            known = dict.fromkeys(id for id, _ in documents())
             self._queries, self.positives = _of_split(settings, collection, known, seed)
         else:
-            self._queries, self.positives, extra = _of_training(held_out, documents())
+            self._queries, self.positives, extra, known = _of_training(held_out, documents())
         relevant, run = {id for ids in self.positives.values() for id in ids}, None
         if settings.bm25 is None:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
         else:
             queries = [Query(id, text) for id, text in self._queries.items()]
-            found, _ = bm25_run(queries, documents, settings.bm25, collection=collection.name, split="validation")
+            path = bm25_run(queries, documents, settings.bm25, collection=collection.name, split="validation")
+            found = read_run(path)
             run = {query.id: [id for id, _ in found.get(query.id, ())] for query in queries}
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = {id: text for id, text in chain(documents(), extra.items()) if id in ids}
@@ -178,8 +180,9 @@ def _of_split(
 
 def _of_training(
     held_out: Sequence[Examples], documents: Iterable[tuple[str, str]]
-) -> tuple[dict[str, str], dict[str, list[str]], dict[str, str]]:
-    """Held-out queries by the hash of their text, their relevant documents by id, and those not in the collection.
+) -> tuple[dict[str, str], dict[str, list[str]], dict[str, str], dict[str, None]]:
+    """Held-out queries by the hash of their text, their relevant documents by id, those not in the collection, and the
+    ids of all ``documents``.
 
     Relevant are all documents of the collection with the text of a relevant one: files of texts have no ids.
     """
@@ -192,7 +195,9 @@ def _of_training(
             queries[id] = query
             relevant.setdefault(id, {}).update({_plain_key(text): text for text in texts})
     ids: dict[int, list[str]] = {key: [] for texts in relevant.values() for key in texts}
+    known = dict[str, None]()
     for id, text in documents:
+        known[id] = None
         if (key := _plain_key(text)) in ids:
             ids[key].append(id)
     extra: dict[str, str] = {}
@@ -204,7 +209,7 @@ def _of_training(
         _logger.warning("validation: %d relevant texts are not in the collection; the pool has them too", len(extra))
     order = sorted(queries)
     positives = {id: list(chain.from_iterable(ids[key] for key in relevant[id])) for id in order}
-    return {id: queries[id] for id in order}, positives, extra
+    return {id: queries[id] for id in order}, positives, extra, known
 
 
 def _plain_key(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -61,9 +61,20 @@ def read_run(path: str | Path) -> Run:
     The rank column is ignored, as in trec_eval: results are ordered by ``ranked``. A file without lines is an empty
     run.
     """
-    path = Path(path)
-    run: dict[str, dict[str, float]] = {}
-    for number, line in text_lines(path):
+    run: Run = {}
+    for query, hits in read_hits(path):
+        if query in run:  # its lines are not together
+            hits = ranked([*run[query], *hits])
+            if len({document for document, _ in hits}) < len(hits):
+                raise LearnedSparseError(f"{path}: a document appears twice for query {query!r}; keep one line")
+        run[query] = hits
+    return run
+
+
+def read_hits(path: str | Path) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """The hits of one query of a run after the other, ``ranked``; a query whose lines are not together comes again."""
+    current, documents = "", dict[str, float]()
+    for number, line in text_lines(Path(path)):
         where, fields = f"{path}:{number}", [column.decode("utf-8") for column in line.encode("utf-8").split()]
         if len(fields) != 6:
             raise LearnedSparseError(
@@ -77,11 +88,15 @@ def read_run(path: str | Path) -> Run:
             score = math.nan
         if not math.isfinite(score) or "_" in text or not text.isascii():  # Python also reads 1_000 and other digits
             raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a finite number")
-        documents = run.setdefault(query, {})
+        if query != current:
+            if documents:
+                yield current, ranked(documents.items())
+            current, documents = query, {}
         if document in documents:
             raise LearnedSparseError(f"{where}: document {document!r} appears twice for query {query!r}; keep one line")
         documents[document] = score
-    return {query: ranked(documents.items()) for query, documents in run.items()}
+    if documents:
+        yield current, ranked(documents.items())
 
 
 def write_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from encoders.training.recipe import Negatives, Source
 from encoders.training.sources import Corpora, load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.topics import Query
+from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes
 
@@ -40,19 +42,39 @@ def judged(**settings: Any) -> JudgedExamples:
     return JudgedExamples(QUERIES, POSITIVES, TEXTS, settings=Negatives(**settings))
 
 
-def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() -> None:
-    run, path = {"q": [("copy", 4.0), ("b", 3.0), ("a", 2.0), ("c", 1.0)]}, Path("run")
-    for ranks, candidates in (((1, 100), ["b", "c"]), ((3, 4), ["c"])):
+def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    write_run(path, {"q": [("copy", 4.0), ("b", 3.0), ("a", 2.0), ("c", 1.0)], "x": [("b", 1.0)]})
+    for ranks, candidates in (((1, 100), "b c"), ((3, 4), "c")):
         examples = judged(ranks=ranks)
-        examples.take_candidates(run, path)
-        assert examples.candidates == {"q": candidates, "r": []}
+        examples.take_candidates(path)
+        assert examples.candidates == {"q": candidates}
+    path.write_text(path.read_text() + "q Q0 zzz 5 0.5 tag\n")
+    with pytest.raises(LearnedSparseError, match="run: the lines of query 'q' are not together"):
+        judged().take_candidates(path)
+    write_run(path, {"q": [("zzz", 1.0)]})
     with pytest.raises(LearnedSparseError, match="run: document 'zzz' is not in the training collection"):
-        judged().take_candidates({"q": [("zzz", 1.0)]}, path)
+        judged().take_candidates(path)
+
+
+def test_a_run_takes_the_memory_of_its_ids(tmp_path: Path) -> None:
+    hits = [(f"d{number}", 1000.0 - number) for number in range(1000)]
+    write_run(tmp_path / "run", {f"q{number}": hits for number in range(100)})
+    queries = {f"q{number}": "which" for number in range(100)}
+    texts = {name: f"text of {name}" for name, _ in hits}
+    examples = JudgedExamples(queries, {query: ["d0"] for query in queries}, texts, settings=Negatives(ranks=(1, 1000)))
+    tracemalloc.start()
+    try:
+        examples.take_candidates(tmp_path / "run")
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (kept < 100_000 * 8, most < 100_000 * 16) == (True, True)  # bytes; as tuples some 150 a hit
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
     examples = judged(per_query=2)
-    examples.candidates = {"q": ["c"]}
+    examples.candidates = {"q": "c"}
     drawn = [examples.get(0, np.random.default_rng(seed)) for seed in range(20)]
     assert {(example.query, example.positive, example.relevant) for example in drawn} == {
         ("which", "one", frozenset([text_key("one")]))
@@ -118,8 +140,8 @@ def test_bm25_searches_once_for_equal_queries_and_texts(tmp_home: Path) -> None:
     bees = [Query("q", "bees in hives")]
 
     def searched(texts: dict[str, str], queries: list[Query] = bees) -> tuple[list[str], Path, int]:
-        run, path = bm25_run(queries, texts.items, 10, collection="toy", split="train")
-        return [id for id, _ in run["q"]], path, path.stat().st_mtime_ns
+        path = bm25_run(queries, texts.items, 10, collection="toy", split="train")
+        return [id for id, _ in read_run(path)["q"]], path, path.stat().st_mtime_ns
 
     first = searched(LUCENE_TEXTS)
     assert first[0] == ["d2", "d4", "d1"]

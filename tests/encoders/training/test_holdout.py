@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from encoders.training.learner import Learner
 from encoders.training.recipe import Negatives, Source, Validation, load_recipe, recipe_splits
 from encoders.training.sources import Corpora, load_source
 from encoders.training.validation import Validator, hold_out
+from learned_sparse.collections.trec import write_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
@@ -145,8 +147,8 @@ def test_reranking_ranks_each_query_over_its_own_candidates(toy: Path, monkeypat
     _, held_out, _ = hold_out(sources(toy, "judged"), settings(toy, 9))
     plain = Validator(settings(toy, 9), 0, held_out=held_out)
     numbers = {id: int(number_of(plain, id)) for id in list(plain.positives)[:-1]}
-    run = {id: [(hit, 1.0) for hit in candidates(number)] for id, number in numbers.items()}
-    monkeypatch.setattr("encoders.training.validation.bm25_run", lambda *_, **__: (run, toy))
+    write_run(toy / "run.txt", {id: [(hit, 1.0) for hit in candidates(number)] for id, number in numbers.items()})
+    monkeypatch.setattr("encoders.training.validation.bm25_run", lambda *_, **__: toy / "run.txt")
     reranking = settings(toy, 9, bm25=3, rerank=True)
     # component one ranks larger numbers first; the last query has no candidates
     ranks = [1 / (1 + sum(int(hit[1:]) > own for hit in candidates(own))) for own in numbers.values()]
@@ -201,6 +203,14 @@ def test_training_neither_sees_nor_mines_held_out_queries(
     assert run.notes()["recipe"]["validation"]["holdout"] == 6
     with pytest.raises(LearnedSparseError, match="cannot resume with another recipe"):
         trained(tiny_recipe({"steps": 12}, validation={**validation, "holdout": 7}, negatives=mining), resume=True)
+
+
+def test_a_validation_reads_the_documents_twice(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, held_out, _ = hold_out(sources(toy, "judged"), settings(toy, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(Corpora, "documents", read := Mock(wraps=Corpora().documents))
+        Validator(settings(toy, 3), 0, held_out=held_out)
+    assert read.call_count == 2
 
 
 def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
     examples = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS, TeacherScores(tmp_path / "scores.tsv"))
-    examples.settings, examples.candidates = Negatives(per_query=7, margin=3.0), {"q": FIRST}
+    examples.settings, examples.candidates = Negatives(per_query=7, margin=3.0), {"q": " ".join(FIRST)}
     example = examples.get(0, np.random.default_rng(0))
     assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
 
