@@ -32,7 +32,7 @@ from encoders.models.objectives import Labels
 from encoders.training.recipe import Negatives, Source
 from learned_sparse.collections.documents import Document
 from learned_sparse.collections.topics import Query
-from learned_sparse.collections.trec import read_hits, write_run
+from learned_sparse.collections.trec import ranked, read_hits, write_run
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import TRAINING_INDEX, index_folder, locked, run_file
@@ -222,12 +222,13 @@ class JudgedExamples(Examples):
         Positives, documents with the text of a positive, and documents without text are left out.
         """
         candidates, (first, last) = dict[str, str](), self.settings.ranks
-        for query, hits in read_hits(run):
+        for query, scores in read_hits(run):
             if query not in self.positives:
                 continue
             if query in candidates:
                 raise LearnedSparseError(f"{run}: the lines of query {query!r} are not together; sort the run")
             relevant = {text_key(self.texts[id]) for id in self.positives[query]}
+            hits = ranked((id, score) for id, (_, score) in scores.items())
             ids = [id for id, _ in hits[first - 1 : last]]
             for id in ids:
                 if id not in self.texts:

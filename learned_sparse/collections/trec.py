@@ -21,6 +21,7 @@ Run = dict[str, list[tuple[str, float]]]
 Hits = Iterable[tuple[str, float]]
 """``(document id, score)`` of one query"""
 RunFormat = Literal["trec", "msmarco"]
+_TWICE = "{}: document {!r} appears twice for query {!r}; keep one line"
 _UNFIT = re.compile(r"[ \t\n\r\x0b\f]|(?:^|\0)\ufeff")
 """What no column holds: ASCII white space, as in trec_eval (a no-break space is part of a column), and in front a byte
 order mark, which readers drop."""
@@ -61,19 +62,19 @@ def read_run(path: str | Path) -> Run:
     The rank column is ignored, as in trec_eval: results are ordered by ``ranked``. A file without lines is an empty
     run.
     """
-    run: Run = {}
-    for query, hits in read_hits(path):
-        if query in run:  # its lines are not together
-            hits = ranked([*run[query], *hits])
-            if len({document for document, _ in hits}) < len(hits):
-                raise LearnedSparseError(f"{path}: a document appears twice for query {query!r}; keep one line")
-        run[query] = hits
-    return run
+    run: dict[str, dict[str, float]] = {}
+    for query, scores in read_hits(path):
+        documents = run.setdefault(query, {})
+        for document, (where, score) in scores.items():
+            if document in documents:  # the lines of a query need not be together
+                raise LearnedSparseError(_TWICE.format(where, document, query))
+            documents[document] = score
+    return {query: ranked(documents.items()) for query, documents in run.items()}
 
 
-def read_hits(path: str | Path) -> Iterator[tuple[str, list[tuple[str, float]]]]:
-    """The hits of one query of a run after the other, ``ranked``; a query whose lines are not together comes again."""
-    current, documents = "", dict[str, float]()
+def read_hits(path: str | Path) -> Iterator[tuple[str, dict[str, tuple[str, float]]]]:
+    """Each query of a run, and ``{document: (line, score)}``; again, if its lines are not together."""
+    current, documents = "", dict[str, tuple[str, float]]()
     for number, line in text_lines(Path(path)):
         where, fields = f"{path}:{number}", [column.decode("utf-8") for column in line.encode("utf-8").split()]
         if len(fields) != 6:
@@ -90,13 +91,13 @@ def read_hits(path: str | Path) -> Iterator[tuple[str, list[tuple[str, float]]]]
             raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a finite number")
         if query != current:
             if documents:
-                yield current, ranked(documents.items())
+                yield current, documents
             current, documents = query, {}
         if document in documents:
-            raise LearnedSparseError(f"{where}: document {document!r} appears twice for query {query!r}; keep one line")
-        documents[document] = score
+            raise LearnedSparseError(_TWICE.format(where, document, query))
+        documents[document] = where, score
     if documents:
-        yield current, ranked(documents.items())
+        yield current, documents
 
 
 def write_run(
