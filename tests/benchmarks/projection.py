@@ -2,7 +2,7 @@
 
 Operations and kept activations are counted by running each model (BERT-base, untrained) on one text; everything else is
 an assumption below, named in the output. Nothing here was measured on a GPU. Measured is the start of a training on a
-made-up file of LINES text triples, 680 bytes each.
+made-up file of LINES text triples, 650 bytes each.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main(lines: int) -> None:
     seconds, memory = start_up(lines)
     share = TRIPLES / lines
     print(
-        f"\nMeasured on a CPU: a process reads {lines:,} text triples of 680 bytes, before its first step, in "
+        f"\nMeasured on a CPU: a process reads {lines:,} text triples of 650 bytes, before its first step, in "
         f"{seconds / 60:.1f} minutes, and {memory:.1f} GB of memory hold them. The {TRIPLES:,} of MS MARCO would take "
         f"{seconds * share / 60:.1f} minutes and {memory * share:.1f} GB."
     )
