@@ -39,11 +39,11 @@ def test_losses_and_gradients_are_those_of_sentence_transformers(batch: dict[str
     weights = {name: batch[name].clone().requires_grad_() for name in ("queries", "positives", "negatives")}
     model: Any = nn.Identity()
     weighers = TermWeighers({"query": model, "document": model})
-    objective = RankingObjective(Rank(loss="none"), weighers, (), Distillation(**{kind: 1.0}))
+    objective = RankingObjective(Rank(loss="none", score_scale=0.5), weighers, (), Distillation(**{kind: 1.0}))
     known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
     ours = objective.losses(weights, Labels(known, batch["teacher"]))[kind].mean()
     negatives = weights["negatives"].view(QUERIES, NEGATIVES, DIMENSIONS)
-    columns = [weights["queries"], weights["positives"], *negatives.unbind(dim=1)]
+    columns = [0.5 * weights["queries"], weights["positives"], *negatives.unbind(dim=1)]
     theirs_of: dict[str, Any] = {
         "margin_mse": peers.SparseMarginMSELoss(model),
         "kl": peers.SparseDistillKLDivLoss(model, temperature=1.0),

@@ -81,6 +81,7 @@ def test_regularizers_of_documents_by_hand(kind: str, expected: float) -> None:
     assert parts["document_regularizer"].item() == pytest.approx(2 * 0.25 * expected)
     assert parts["query_regularizer"].item() == pytest.approx(3 * 2)
     assert total.item() == pytest.approx(1 + 6 + 0.5 * expected)
+    assert (parts["terms_per_query"].item(), parts["terms_per_document"].item()) == (2, 1)
 
 
 @pytest.mark.parametrize("threshold", [None, 0, 40, 60])
