@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 from torch import Tensor
@@ -61,6 +63,14 @@ def test_equal_scores_in_bf16(rows: int, n: int, k: int) -> None:
     assert torch.equal(values, expected)
     assert torch.equal(columns, reference)
     assert torch.equal(top_k_per_row(hidden.bfloat16(), weight.bfloat16(), bias, k)[0], expected)  # as under autocast
+
+
+def test_the_buffer_of_scores_is_as_wide_as_their_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [tensor.detach() for tensor in inputs(7, 53)]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "full", full := Mock(wraps=torch.full))
+        top_k_per_row(tensors[0], tensors[1], tensors[2], 3)
+    assert full.call_args[0][0][1] == 64
 
 
 @pytest.mark.parametrize("k", [0, 54])

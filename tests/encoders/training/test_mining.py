@@ -17,6 +17,7 @@ from encoders.training.recipe import Negatives
 from learned_sparse.collections.topics import Query
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]
@@ -90,6 +91,8 @@ def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
     examples.settings, examples.candidates = Negatives(per_query=7, margin=3.0), {"q": " ".join(FIRST)}
     example = examples.get(0, np.random.default_rng(0))
     assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores"):
+        JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS).draw_by(Negatives(margin=1.0))
 
 
 def test_another_checkpoint_can_search_the_negatives(

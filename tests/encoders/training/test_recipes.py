@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import shutil
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from encoders.backbone.lora import Lora
 from encoders.backbone.towers import save_random_bert
 from encoders.train import main
+from encoders.training import recipe as options
 from encoders.training.learner import Learner
 from encoders.training.loop import Training, train
 from encoders.training.recipe import Recipe, load_recipe, recipe_names, recipe_values, stated, to_mapping
@@ -27,6 +30,12 @@ NAMES = recipe_names()
 
 def test_all_recipes_are_found() -> None:
     assert len(NAMES) == 37
+
+
+def test_a_recipe_has_at_most_90_keys() -> None:
+    kinds = {kind for kind in vars(options).values() if getattr(kind, "__module__", "") == options.__name__}
+    kinds = {kind for kind in kinds if dataclasses.is_dataclass(kind)}
+    assert sum(len(dataclasses.fields(kind)) for kind in (*kinds, Lora)) <= 90
 
 
 SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
