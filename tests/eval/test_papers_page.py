@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.util
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training.recipe import load_recipe
+from eval.reproduce.__main__ import _chosen_rows, _parser
 from eval.reproduce.matrix import known_matrices, load_matrix
 from eval.reproduce.plan import plan_cell
 from tests.test_readme import run_all
@@ -34,6 +37,18 @@ def test_rows_exist() -> None:
     assert len(rows) > 80
     known = {matrix: load_matrix(matrix).rows for matrix in {matrix for matrix, _ in rows}}
     assert [name for matrix, name in rows if name not in known[matrix]] == []
+
+
+def test_options_of_a_line_choose_its_rows() -> None:
+    """``eval.reproduce`` with the options of a line runs the rows that it names, which rehearsals run on toy data."""
+    lines = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if " | `--" in line and "--set" not in line]
+    assert len(lines) == 22
+    matrices = {name: load_matrix(name, Path("data")) for name in ("msmarco-passage", "msmarco-doc", "beir", "trec-car")}
+    for _, ours, options, *_ in lines:
+        for matrix, row in (name.split(": ", 1) for name in re.findall(r"`([^`]+: [^`]+)`", ours)):
+            words = _parser().parse_args(["--matrix", matrix, *shlex.split(options.strip("`"))])
+            patterns = [one.replace("[", "[[]") for one in _chosen_rows(matrices[matrix], words)]
+            assert any(fnmatch.fnmatchcase(row, pattern) for pattern in patterns), (options, row)
 
 
 @pytest.mark.slow  # 19 commands, 20 seconds
