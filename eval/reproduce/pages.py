@@ -81,10 +81,10 @@ class Results:
     def interval(self, row: str, column: str, quantity: str) -> tuple[float, float] | None:
         """95 % interval of a mean over trainings and queries; None if published, or of a single query."""
         trainings = self.trainings.get((row, column), ())
-        queries = trainings[0].get(quantity, {}) if trainings else {}
-        if len(queries) < 2:
+        if not trainings or len(trainings[0].get(quantity, {})) < 2:
             return None
-        return difference(trainings, [{quantity: dict.fromkeys(queries, 0.0)}], quantity).interval
+        zeros = [{quantity: dict.fromkeys(each[quantity], 0.0)} for each in trainings]
+        return difference(trainings, zeros, quantity).interval
 
     def gain(self, row: str, column: str, quantity: str) -> str:
         """The difference from the baseline with its 95 % interval as text; empty without."""
