@@ -43,7 +43,8 @@ def test_options_of_a_line_choose_its_rows() -> None:
     """``eval.reproduce`` with the options of a line runs the rows that it names, which rehearsals run on toy data."""
     lines = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if " | `--" in line and "--set" not in line]
     assert len(lines) == 22
-    matrices = {name: load_matrix(name, Path("data")) for name in ("msmarco-passage", "msmarco-doc", "beir", "trec-car")}
+    papers = ("msmarco-passage", "msmarco-doc", "beir", "trec-car")
+    matrices = {name: load_matrix(name, Path("data")) for name in papers}
     for _, ours, options, *_ in lines:
         for matrix, row in (name.split(": ", 1) for name in re.findall(r"`([^`]+: [^`]+)`", ours)):
             words = _parser().parse_args(["--matrix", matrix, *shlex.split(options.strip("`"))])
