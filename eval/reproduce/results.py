@@ -98,7 +98,7 @@ def training_budget(checkpoint: Path) -> dict[str, Any]:
         "processor": notes.training["device"],
         "threads": notes.training["threads"],
         "seconds": round(notes.training["seconds"]),
-        "backbone": recipe["backbone"],
+        "backbone": Path(recipe["backbone"]).name if Path(recipe["backbone"]).is_absolute() else recipe["backbone"],
         "layers": recipe["num_hidden_layers"],
         "max_length": recipe["max_length"],
         "stages": [{key: stage[key] for key in ("name", "steps", "batch_size")} for stage in recipe["stages"]],
