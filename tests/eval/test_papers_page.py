@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+def rows_of(cell: str) -> Iterator[tuple[str, str]]:
+    """Matrix and name of each row that a cell quotes: a matrix holds for the names behind it too."""
+    matrix = ""
+    for quoted in re.findall(r"`([^`]+)`", cell):
+        first, _, row = quoted.partition(": ")
+        if row and first in known_matrices():
+            matrix = first
+            yield matrix, row
+        elif matrix and not quoted.startswith(("eval.", "stages.", "pruned_")):
+            yield matrix, quoted
+
+
 def test_rows_exist() -> None:
-    quoted = re.findall(r"`([^`\n]+)`", PAGE)
-    rows = [name.split(": ", 1) for name in quoted if name.partition(": ")[0] in known_matrices()]
+    rows = [row for line in PAGE.splitlines() for cell in line.split(" | ") for row in rows_of(cell)]
     assert len(rows) > 80
     known = {matrix: load_matrix(matrix).rows for matrix in {matrix for matrix, _ in rows}}
     assert [name for matrix, name in rows if name not in known[matrix]] == []
@@ -46,7 +58,7 @@ def test_options_of_a_line_choose_its_rows() -> None:
     papers = ("msmarco-passage", "msmarco-doc", "beir", "trec-car")
     matrices = {name: load_matrix(name, Path("data")) for name in papers}
     for _, ours, options, *_ in lines:
-        for matrix, row in (name.split(": ", 1) for name in re.findall(r"`([^`]+: [^`]+)`", ours)):
+        for matrix, row in rows_of(ours):
             words = _parser().parse_args(["--matrix", matrix, *shlex.split(options.strip("`"))])
             patterns = [one.replace("[", "[[]") for one in _chosen_rows(matrices[matrix], words)]
             assert any(fnmatch.fnmatchcase(row, pattern) for pattern in patterns), (options, row)
