@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import errno
 import functools
+import gc
 import itertools
 import multiprocessing
 import os
@@ -140,6 +141,7 @@ def run_one(run: Run) -> Result:
 
 def become(run: Run, counter: Any, output: Connection) -> NoReturn:
     """Turn this process, which has just been forked, into the command."""
+    gc.freeze()  # what the imports left: Python ignores a signal that arrives in a finaliser of another package
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     os.setsid()
     os.dup2(output.fileno(), 1)

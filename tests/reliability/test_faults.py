@@ -62,8 +62,7 @@ def test_a_write_fails(fault: str, name: str, world: World, tmp_path: Path) -> N
     case = world.case(name)
     whole, failed = everything(world.result(case)), 0
     for number, faults in enumerate(make(whole)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+        (folder := tmp_path / str(number)).mkdir()
         failed += fails(run_one(case.run(folder, faults=faults)), case, whole, folder, way_out)
     assert failed
 

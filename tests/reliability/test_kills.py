@@ -50,8 +50,7 @@ def test_a_killed_command_leaves_a_whole_result(name: str, number: int, world: W
     result = run_one(case.run(tmp_path, more))
     assert result.status == 0, f"{kills}: {result.output}"
     assert_same(everything(tmp_path / "out"), new, f"after {kills}")
-    left = [path for path in everything(tmp_path) if is_temporary(path)]
-    assert not left, f"temporary files stay after {kills}: {left}"
+    assert not any(map(is_temporary, everything(tmp_path))), f"temporary files after {kills}: {[*everything(tmp_path)]}"
 
 
 def draw_kill(draw: random.Random, number: signal.Signals, undisturbed: Result, *, timed: bool) -> dict[str, Any]:
