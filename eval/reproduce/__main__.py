@@ -47,7 +47,7 @@ examples:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     if options.report:
         write_report(options.report)
         print(f"written: {options.report}")
@@ -76,7 +76,7 @@ def _run_matrix(
     matrix: Matrix, name: str, data: Path, output: Path, options: argparse.Namespace, engine: Engine | None
 ) -> int:
     """Print the steps of the chosen cells; or run them, and write results and pages to ``output``."""
-    rows = [] if options.set else _chosen_rows(matrix, options)
+    rows = [] if options.set else chosen_rows(matrix, options)
     plan = make_plan(matrix, name, data, rows=rows, columns=options.column, threads=options.threads)
     if options.check_data:
         print(*(lines := list(data_lines(plan))), sep="\n")
@@ -122,7 +122,7 @@ def data_lines(plan: Plan) -> Iterator[str]:
         yield _MISSING
 
 
-def _chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
+def chosen_rows(matrix: Matrix, options: argparse.Namespace) -> list[str]:
     """The rows of ``--row``, ``--curve`` and ``--paper``: those of its claims, and those beside its published rows."""
     rows: dict[str, None] = dict.fromkeys(options.row)
     curves = {name: row.curve for name, row in matrix.rows.items() if row.curve}
@@ -149,7 +149,7 @@ def _command_line(options: argparse.Namespace) -> str:
     return " ".join(["python -m eval.reproduce --matrix", shlex.quote(Path(options.matrix).name), *words])
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The options of the command."""
     parser = CommandParser(prog="python -m eval.reproduce", description=main.__doc__, epilog=EPILOG)
     add = parser.add_argument

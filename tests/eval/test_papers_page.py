@@ -15,7 +15,7 @@ import pytest
 
 from encoders.encoding.model import new_model, save_checkpoint
 from encoders.training.recipe import load_recipe
-from eval.reproduce.__main__ import _chosen_rows, _parser
+from eval.reproduce.__main__ import chosen_rows, parser
 from eval.reproduce.matrix import known_matrices, load_matrix
 from eval.reproduce.plan import plan_cell
 from tests.test_readme import run_all
@@ -52,8 +52,8 @@ def test_options_of_a_line_choose_its_rows() -> None:
     assert len(lines) == 22
     for _, ours, options, *_ in lines:
         for matrix, row in rows_of(ours):
-            words = _parser().parse_args(["--matrix", matrix, *shlex.split(options.strip("`"))])
-            patterns = [one.replace("[", "[[]") for one in _chosen_rows(matrices[matrix], words)]
+            words = parser().parse_args(["--matrix", matrix, *shlex.split(options.strip("`"))])
+            patterns = [one.replace("[", "[[]") for one in chosen_rows(matrices[matrix], words)]
             assert any(fnmatch.fnmatchcase(row, pattern) for pattern in patterns), (options, row)
 
 
