@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import gzip
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -44,7 +46,7 @@ _EMPTY: dict[str, Any] = {
 }
 _HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
 _ROUNDING = 1e-9
-_KEYS = ["row", "column", "training", "measure", "query"]
+_KEYS = ["column", "training", "measure", "query"]
 _MEMBERS = ("title", "about", "command", "versions", "processor", "baseline", "columns", "rows", "cells", "claims")
 
 
@@ -312,31 +314,30 @@ def _versions(provenance: Sequence[Json]) -> dict[str, str]:
 def write_leaderboard(plan: Plan, folder: Path, command: str, kept: Cells | None = None) -> dict[str, Any]:
     """Write the results of the whole matrix; returns the content of ``results.json``.
 
-    Cells that are not done here are taken from ``kept``. ``values.csv.gz`` is one table of the value of each query:
-    row, column, training (1, 2, ...), measure, query, value.
+    Cells that are not done here are taken from ``kept``. ``values.csv.gz`` is one table of the value of each query: a
+    line for each column, training (1, 2, ...), measure and query, with a column for each row of the matrix.
     """
-    import pandas as pd
-
     results, trainings = leaderboard(plan, command, kept)
-    values = [
-        (row, column, number, measure, query, value)
-        for (row, column), of_cell in sorted(trainings.items())
-        if column in plan.matrix.columns
-        for number, training in enumerate(of_cell, start=1)
-        for measure, of_query in training.items()
-        for query, value in sorted(of_query.items())
-    ]
-    table = pd.DataFrame(values, columns=[*_KEYS, "value"]).to_csv(index=False, lineterminator="\n")
+    rows = sorted({row for row, _ in trainings})
+    lines: dict[tuple[str, int, str, str], dict[str, float]] = {}
+    for (row, column), of_cell in sorted(trainings.items()):
+        if column in plan.matrix.columns:
+            for number, training in enumerate(of_cell, start=1):
+                for measure, of_query in training.items():
+                    for query, value in sorted(of_query.items()):
+                        lines.setdefault((column, number, measure, query), {})[row] = value
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow([*_KEYS, *rows])
+    writer.writerows([*key, *(of_row.get(row, "") for row in rows)] for key, of_row in lines.items())
     with new_file(folder / VALUES) as temporary:
-        temporary.write_bytes(gzip.compress(table.encode(), mtime=0))
+        temporary.write_bytes(gzip.compress(table.getvalue().encode(), mtime=0))
     write_json(folder / RESULTS, results)
     return results
 
 
 def read_leaderboard(folder: Path) -> tuple[dict[str, Any], Trainings]:
     """The content of ``results.json``, and the scores of each training by row and column, averages left out."""
-    import pandas as pd
-
     content = read_json(folder / RESULTS)
     missing = [key for key in _MEMBERS if not isinstance(content, dict) or key not in content]
     if missing:
@@ -345,13 +346,21 @@ def read_leaderboard(folder: Path) -> tuple[dict[str, Any], Trainings]:
         raise LearnedSparseError(
             f"{folder / VALUES}: not found; run python -m eval.reproduce again: it repeats no finished step"
         )
-    table = pd.read_csv(folder / VALUES, dtype=str, keep_default_na=False)
     trainings: dict[tuple[str, str], list[dict[str, dict[str, float]]]] = {}
-    for (row, column, number, measure), part in table.groupby(_KEYS[:-1], sort=False):
-        of_cell = trainings.setdefault((row, column), [])
-        of_cell += [{}] if len(of_cell) < int(number) else []
-        of_cell[int(number) - 1][measure] = dict(zip(part["query"], map(float, part["value"]), strict=True))
-    return content, dict(trainings)
+    with gzip.open(folder / VALUES, "rt", encoding="utf-8", newline="") as file:
+        lines = csv.reader(file)
+        keys, rows = (names := next(lines, []))[:4], names[4:]
+        if keys != _KEYS:
+            raise LearnedSparseError(
+                f"{folder / VALUES}: not a table of this version; name another folder with --output"
+            )
+        for column, number, measure, query, *values in lines:
+            for row, value in zip(rows, values, strict=True):
+                if value:
+                    of_cell = trainings.setdefault((row, column), [])
+                    of_cell += [{}] if len(of_cell) < int(number) else []
+                    of_cell[int(number) - 1].setdefault(measure, {})[query] = float(value)
+    return content, dict(sorted(trainings.items()))
 
 
 def judge_again(folder: Path) -> tuple[dict[str, Any], Trainings]:
